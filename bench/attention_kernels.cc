@@ -3,11 +3,11 @@
 #include <random>
 
 #include "base/aligned.h"
-#include "base/large_bytes.h"
+#include "base/storage/large_bytes.h"
 #include "kernel_lines.h"
-#include "kernels/attend_expanded.h"
-#include "kernels/attention.h"
-#include "kernels/step_builder.h"
+#include "kernels/ops/attend_expanded.h"
+#include "kernels/ops/attention.h"
+#include "kernels/step/step_builder.h"
 
 namespace sluice {
 namespace {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/machine_probe.h"
 #include "kernels/cpu/kernel_table.h"
-#include "kernels/indexer.h"
-#include "kernels/step_builder.h"
-#include "measure/machine_probe.h"
+#include "kernels/ops/indexer.h"
+#include "kernels/step/step_builder.h"
 
 namespace sluice {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/isa.h"
-#include "measure/machine_probe.h"
+#include "bench/machine_probe.h"
+#include "kernels/device/isa.h"
 
 namespace sluice {
 

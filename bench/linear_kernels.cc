@@ -6,9 +6,9 @@
 #include <set>
 
 #include "base/aligned.h"
-#include "base/large_bytes.h"
+#include "base/storage/large_bytes.h"
 #include "kernel_lines.h"
-#include "kernels/experts.h"
+#include "kernels/ops/experts.h"
 
 namespace sluice {
 namespace {

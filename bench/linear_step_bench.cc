@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/experts.h"
-#include "kernels/isa.h"
-#include "measure/machine_probe.h"
+#include "bench/machine_probe.h"
+#include "kernels/device/isa.h"
+#include "kernels/ops/experts.h"
 
 namespace sluice {
 namespace {

@@ -4,14 +4,14 @@
 
 #include "base/aligned.h"
 #include "kernel_lines.h"
-#include "kernels/compressor.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/hyper_connection.h"
-#include "kernels/rope_table.h"
-#include "kernels/router.h"
-#include "kernels/sample.h"
-#include "kernels/step_builder.h"
+#include "kernels/ops/compressor.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/embedding.h"
+#include "kernels/ops/hyper_connection.h"
+#include "kernels/ops/rope_table.h"
+#include "kernels/ops/router.h"
+#include "kernels/ops/sample.h"
+#include "kernels/step/step_builder.h"
 
 namespace sluice {
 namespace {

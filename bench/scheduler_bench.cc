@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/test_paths_testing.h"
 #include "config/model_config.h"
-#include "engine/stepper.h"
+#include "engine/step/stepper.h"
 #include "model/model_plan.h"
 #include "sim/null_model.h"
 

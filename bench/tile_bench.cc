@@ -18,11 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "base/large_bytes.h"
-#include "kernels/cpu_features.h"
-#include "kernels/isa.h"
-#include "kernels/linear.h"
-#include "measure/machine_probe.h"
+#include "base/storage/large_bytes.h"
+#include "bench/machine_probe.h"
+#include "kernels/device/cpu_features.h"
+#include "kernels/device/isa.h"
+#include "kernels/ops/linear.h"
 
 namespace sluice {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace sluice {
 

@@ -13,9 +13,9 @@
 #include <filesystem>
 #include <iterator>
 
-#include "base/cache_folder.h"
 #include "base/log.h"
 #include "base/sha256.h"
+#include "base/storage/cache_folder.h"
 #include "cli/interrupt.h"
 #include "cli/model_path.h"
 

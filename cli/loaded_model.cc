@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "engine/engine_impl.h"
 #include "files/model_path.h"
-#include "text/stand_in_tokenizer.h"
-#include "text/tokenizer_companions.h"
+#include "text/tokenizer/stand_in_tokenizer.h"
+#include "text/vocabulary_files/tokenizer_companions.h"
 
 namespace sluice {
 

@@ -8,8 +8,8 @@
 #include "model/engine_setup.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
-#include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace sluice {
 
@@ -23,7 +23,8 @@ struct LoadedModel {
   Result<const ChatEncoding*> require_chat() const;
 };
 
-// That of the model's folder; for a dummy that has none a stand-in (text/stand_in_tokenizer.h), with a warning.
+// That of the model's folder; for a dummy that has none a stand-in (text/tokenizer/stand_in_tokenizer.h), with a
+// warning.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, const ModelConfig& config);
 
 // Loads options.model.folder: the small files first, so that their errors do not wait for the weights.

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/mapping_guard.h"
-#include "cli/commands.h"
+#include "base/storage/mapping_guard.h"
+#include "cli/commands/commands.h"
 #include "cli/exit_code.h"
 #include "cli/usage_error.h"
 #include "cli/version.h"

@@ -4,7 +4,7 @@
 
 #include "cli/model_path.h"
 #include "config/model_config.h"
-#include "kernels/isa.h"
+#include "kernels/device/isa.h"
 #include "model/numerics.h"
 #include "sluice_version.h"
 

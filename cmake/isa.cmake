@@ -1,6 +1,6 @@
 # The CPU's kernels for each instruction set (src/kernels/cpu/target.h). A target is a folder of src/kernels/cpu with flags
-# of its own and becomes an object library, sluice_kernels_TARGET: the sources in its folder, and every *.isa.cc beside
-# the folders that begins with "// Compiled for A, B and C." and names it. Nothing else in the tree may use the
+# of its own and becomes an object library, sluice_kernels_TARGET: the sources in its folder, and every *.isa.cc of
+# src/kernels/cpu that begins with "// Compiled for A, B and C." and names it. Nothing else in the tree may use the
 # instructions, and only sluice_kernels has these objects.
 set(isa_flags_avx2 -mavx2 -mfma -mf16c -mbmi2)
 set(isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd -mfma -mf16c -mbmi2 -mprefer-vector-width=512)
@@ -22,7 +22,8 @@ set(SLUICE_ISAS
 # sluice_isa_kernels(DEPENDS ...): the object libraries, as parts of sluice_kernels.
 function(sluice_isa_kernels)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  file(GLOB shared CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cpu/*.isa.cc)
+  file(GLOB shared CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cpu/*.isa.cc
+    ${CMAKE_SOURCE_DIR}/src/kernels/cpu/linear/*.isa.cc ${CMAKE_SOURCE_DIR}/src/kernels/cpu/attention/*.isa.cc)
   foreach(isa ${SLUICE_ISAS})
     separate_arguments(flags UNIX_COMMAND "${isa}")
     list(POP_FRONT flags isa vectors word)

@@ -2,9 +2,9 @@
 # and its *_test.cc files, with the *_testing.cc that several of them share, become one test program NAME_test.
 # A new file needs no line anywhere.
 
-# sluice_group(RESULT NAME SOURCES...): the sources, all below src/ or cli/, in groups (SLUICE_UNITY): neighbours in one
-# folder are included by one generated file each, as a single translation unit, since headers and what the compiler makes
-# of them are most of the cost of a file alone. Groups are small enough that a changed file costs seconds; larger in the
+# sluice_group(RESULT NAME SOURCES...): the sources, all below src/ or cli/, in groups (SLUICE_UNITY): neighbours in the
+# order of their paths are included by one generated file each, as a single translation unit, since headers and what the
+# compiler makes of them are most of the cost of a file alone. Groups are small enough that a changed file costs seconds; larger in the
 # sanitizer lanes, which are mostly built whole. A source stays alone if it is listed here.
 # Unnamed namespaces in a group are one: a clash of names is mended by a better name, or by this list.
 set(SLUICE_GROUP_BYTES 70000)
@@ -13,11 +13,11 @@ if(SLUICE_SANITIZE)
 endif()
 set(SLUICE_ALONE
   base/fmt_compiled                        # {fmt} whole
-  base/asio_compiled                       # Asio and Beast whole
-  load/http_client                         # templates of Asio and Beast
+  net/asio_compiled                       # Asio and Beast whole
+  loadgen/http_client                         # templates of Asio and Beast
   base/sha256                              # OpenSSL stays out of programs that hash nothing
-  base/tls                                 # ... and speak no TLS
-  text/deepseek_v32_chat text/deepseek_v4_chat config/gguf_deepseek2 config/gguf_deepseek4 config/gguf_llama
+  net/tls                                 # ... and speak no TLS
+  text/chat/deepseek_v32_chat text/chat/deepseek_v4_chat config/gguf/gguf_deepseek2 config/gguf/gguf_deepseek4 config/gguf/gguf_llama
 )                                          # families: the same functions by the same names
 function(sluice_group RESULT NAME)
   set(sources ${ARGN})
@@ -39,12 +39,17 @@ function(sluice_group RESULT NAME)
     endif()
     file(SIZE ${source} size)
     math(EXPR bytes "${bytes} + ${size}")
-    if(bytes GREATER SLUICE_GROUP_BYTES OR NOT folder STREQUAL last_folder)
+    # A folder begins a group of its own where the one before has filled half of one; and so do families, which have the
+    # same functions by the same names.
+    math(EXPR half "(${bytes} - ${size}) * 2")
+    if(bytes GREATER SLUICE_GROUP_BYTES OR last_folder STREQUAL "" OR
+       (NOT folder STREQUAL last_folder AND
+        (half GREATER SLUICE_GROUP_BYTES OR folder MATCHES "/src/model/" OR folder MATCHES "/src/kernels/ref")))
       math(EXPR group "${group} + 1")
       set(bytes ${size})
       set(text_${group} "")
-      set(last_folder ${folder})
     endif()
+    set(last_folder ${folder})
     string(APPEND text_${group} "#include \"${name}.cc\"\n")
   endforeach()
   while(group GREATER 0)

@@ -13,7 +13,7 @@
 
 #include "files/json.h"
 #include "jinja/template.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 namespace sluice {
 namespace {

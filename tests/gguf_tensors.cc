@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "config/gguf_config.h"
+#include "config/gguf/gguf_config.h"
 #include "files/checkpoint.h"
-#include "files/gguf_file.h"
+#include "files/gguf/gguf_file.h"
 #include "files/json.h"
 
 namespace sluice {

@@ -193,7 +193,7 @@ def test_models_as_they_are(tmp_path, kind, split):
 @pytest.mark.parametrize("kind,split", FORMS, ids=FORM_NAMES)
 def test_models_in_blocks(tmp_path, kind, split):
     """Weights in blocks: the logits of a checkpoint with the values that the blocks stand for, but for the order of sums,
-    which are taken block by block (kernels/linear.h)."""
+    which are taken block by block (kernels/ops/linear.h)."""
     official = tmp_path / "official"
     shutil.copytree(ORACLES / kind, official)
     if kind == "llama-like":  # rope_freqs say llama3's scaling in f32, so the last bits would differ

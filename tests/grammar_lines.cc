@@ -15,9 +15,9 @@
 #include <string>
 
 #include "files/json.h"
+#include "grammar/automata/matcher.h"
 #include "grammar/grammar.h"
-#include "grammar/matcher.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace sluice {
 namespace {

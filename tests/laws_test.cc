@@ -24,7 +24,7 @@
 #include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "config/model_config.h"
-#include "model/mtp_checkpoint_testing.h"
+#include "model/checks/mtp_checkpoint_testing.h"
 #include "verify/verify.h"
 
 namespace sluice {

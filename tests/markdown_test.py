@@ -11,7 +11,7 @@ import quickjs
 
 from seed import SEED
 
-FILES = pathlib.Path(__file__).parent.parent / "src/page/files"
+FILES = pathlib.Path(__file__).parent.parent / "src/web_ui/files"
 
 
 def as_script(name):

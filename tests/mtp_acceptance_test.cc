@@ -8,13 +8,13 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
-#include "base/mapped_file.h"
+#include "base/storage/mapped_file.h"
 #include "base/test_paths_testing.h"
 #include "files/json.h"
-#include "kernels/isa.h"
-#include "model/cache_testing.h"
-#include "text/chat.h"
-#include "text/tokenizer.h"
+#include "kernels/device/isa.h"
+#include "model/checks/cache_testing.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace sluice::mtp_acceptance_test {
 namespace {

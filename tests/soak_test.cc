@@ -17,14 +17,14 @@
 #include <thread>
 
 #include "base/log.h"
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 #include "base/test_seed_testing.h"
-#include "engine/device_choice.h"
 #include "engine/engine_impl.h"
 #include "engine/engine_options.h"
 #include "engine/fake_model_testing.h"
-#include "engine/runner.h"
-#include "kernels/isa.h"
+#include "engine/runner/device_choice.h"
+#include "engine/runner/runner.h"
+#include "kernels/device/isa.h"
 #include "sched/scheduler.h"
 #include "soak_ledger.h"
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "files/json.h"
-#include "text/detokenizer.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace sluice {
 namespace {

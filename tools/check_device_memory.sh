@@ -3,7 +3,7 @@
 #   - in the folders below, nothing that leads to an address in the pools is named: what a row, a plane, a boundary or an
 #     open state lies at, and the coders of rows;
 #   - but in the files of the list, with the reason.
-# Tests are free: those of the cache run over memory that the host cannot touch (kernels/deferred_device_testing.h), and
+# Tests are free: those of the cache run over memory that the host cannot touch (kernels/device/deferred_device_testing.h), and
 # their models stand for ops. Prints one line per violation and exits 1 if there is any.
 set -euo pipefail
 cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
@@ -11,7 +11,7 @@ cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
 folders=(
   src/cache
   src/engine
-  src/measure
+  src/bench
   src/model
 )
 words='(\.|->)(base|open_base|open_in|open_out)\b|(\.|->)(row|boundary|address|open_state)\(|\bRowRef\b|\b(en|de)code_rows?\('
@@ -19,8 +19,8 @@ words+='|\b(latent|window)_row\('
 
 # FILE WORDS: what a file may name all the same.
 allowed=(
-  'src/cache/cache_memory.cc .*'                                  # its purpose
-  'src/measure/synthetic_state.cc RowRef|row|encode_rows'         # codes rows in a buffer of the host's
+  'src/cache/pages/cache_memory.cc .*'                                  # its purpose
+  'src/bench/synthetic_state.cc RowRef|row|encode_rows'         # codes rows in a buffer of the host's
   'src/model/cache_layout.cc base'                                # where a plane's view begins: handed on
   'src/model/batch.h row'                                         # an address for ops
   'src/model/deepseek_v4/weights.cc base'                         # a weight's name

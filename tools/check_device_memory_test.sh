@@ -4,8 +4,8 @@ set -euo pipefail
 check=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/check_device_memory.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/src/{cache,engine,measure,model}
-echo 'RowRef at = view.row(page, r);' >"$tree/src/cache/cache_memory.cc"
+mkdir -p "$tree"/src/{cache/pages,engine,bench,model}
+echo 'RowRef at = view.row(page, r);' >"$tree/src/cache/pages/cache_memory.cc"
 echo '.state_in = committed().value,' >"$tree/src/cache/sequence_state.cc"
 echo 'const std::byte b = span.open_in[0];  // a model of its own' >"$tree/src/cache/toy_model_testing.h"
 echo '// an address as of view.row(page, 0)' >"$tree/src/engine/good.h"
@@ -29,14 +29,14 @@ plant src/engine/bad.cc 'const RowRef row = make(1);'
 plant src/engine/bad.cc '*pools.view()[id].row(page, 0).data = x;'
 plant src/engine/bad.cc 'std::copy_n(cache.boundary(id, page), 8, to);'
 plant src/engine/bad.h 'auto x = span.open_out[0];'
-plant src/measure/bad.cc 'auto* at = pools.memory().address(state);'
-plant src/measure/bad.cc 'auto* at = pools->open_state(slot, 0);'
-plant src/measure/bad.cc 'kernels->encode_rows(format, x, ldx, rows, 1);'
-plant src/measure/bad.cc 'load(latent_row(span, view, e).data);'
-plant src/measure/bad.cc 'auto* at = view.open_base + 64;'
+plant src/bench/bad.cc 'auto* at = pools.memory().address(state);'
+plant src/bench/bad.cc 'auto* at = pools->open_state(slot, 0);'
+plant src/bench/bad.cc 'kernels->encode_rows(format, x, ldx, rows, 1);'
+plant src/bench/bad.cc 'load(latent_row(span, view, e).data);'
+plant src/bench/bad.cc 'auto* at = view.open_base + 64;'
 plant src/model/bad.cc 'w.rows.push_back(latent_row(span, plane, p));'
 plant src/model/bad.h 'std::memcpy(cache.view().open_base, from, 8);'
 # What a file may name does not let it name something else.
 plant src/cache/sequence_state.cc '.open_in = view.base,'
-plant src/measure/synthetic_state.cc 'refs.push_back(view.row(0, r)); auto* at = view.base;'
+plant src/bench/synthetic_state.cc 'refs.push_back(view.row(0, r)); auto* at = view.base;'
 echo "check_device_memory_test: $planted planted violations, all caught"

@@ -4,12 +4,12 @@ set -euo pipefail
 check=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/check_layering.sh
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-mkdir -p "$tree"/{include/sluice,src/{base,files,config,text,kernels/cpu/avx2,model,engine}}
+mkdir -p "$tree"/{include/sluice,src/{base,files,config,text,kernels/{cpu/avx2,tests},model,engine}}
 echo '#include <vector>' >"$tree/include/sluice/status.h"
 printf '#include "sluice/status.h"\n#include "base/good.h"\n' >"$tree/src/base/good.h"
 printf '#include "kernels/op.h"\n#include "config/c.h"\n#include "files/f.h"\n' >"$tree/src/model/good.cc"
 printf '#include <immintrin.h>\n#include "kernels/cpu/kernel_table.h"\n' >"$tree/src/kernels/cpu/avx2/op.cc"
-echo '#include "kernels/cpu/kernel_table.h"' >"$tree/src/kernels/op_test.cc"
+echo '#include "kernels/cpu/kernel_table.h"' >"$tree/src/kernels/tests/op_test.cc"
 "$check" "$tree" || { echo "check_layering_test: a good tree was refused" >&2; exit 1; }
 
 planted=0
@@ -26,7 +26,7 @@ plant() {
 }
 plant src/base/bad.cc '#include "model/good.h"' 'src/base may not use "model/good.h"'
 plant src/config/bad.cc '#include "kernels/op.h"' 'src/config may not use'
-plant src/model/bad.cc '#include "text/chat.h"' 'src/model may not use'
+plant src/model/bad.cc '#include "text/chat/chat.h"' 'src/model may not use'
 plant src/kernels/bad.h '#  include <files/f.h>' 'src/kernels may not use <files/f.h>'
 plant src/model/bad.cc '#include "../engine/x.h"' 'climbs'
 plant src/engine/bad.cc '#include "cli/flags.h"' 'is above src/'
@@ -37,7 +37,7 @@ plant include/sluice/bad.h '#include <fmt/format.h>' 'a public header may includ
 plant src/model/bad.cc 'auto x = _mm512_setzero_ps();' 'processor-specific code'
 plant src/kernels/bad.cc '#include "kernels/cpu/kernel_table.h"' "of the CPU's ops alone"
 plant src/kernels/ref/bad.cc '#include "kernels/cpu/kernel_table.h"' "of the CPU's ops alone"
-plant src/engine/bad_test.cc '#include "kernels/cpu/tiles.h"' "of the CPU's ops alone"
+plant src/engine/bad_test.cc '#include "kernels/cpu/linear/tiles.h"' "of the CPU's ops alone"
 plant cli/bad.cc '#include "kernels/cpu/kernel_table.h"' "of the CPU's ops alone"
 plant src/kernels/cpu/bad.cc '#ifdef __AVX512F__' 'processor-specific code'
 mkdir "$tree/src/extra"

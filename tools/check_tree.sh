@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Rules for the tracked files: source files stay under 600 lines, nothing names a place on somebody's machine, no unfinished
+# Rules for the tracked files: source files stay under 600 lines, folders under 31 files, nothing names a place on somebody's machine, no unfinished
 # business is left in comments, and all tracked files together stay under 53.00 MB. Needs a git checkout.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 max_lines=600
+max_files=30
 max_bytes=$((53000 * 1000))
 status=0
 violation() {
@@ -21,6 +22,12 @@ existing() { while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0'
 while read -r lines file; do
   [ "$file" = total ] || [ "$lines" -le $max_lines ] || violation "$file has $lines lines, more than $max_lines: split it"
 done < <(files '*.cc' '*.h' '*.cu' '*.cuh' | existing | xargs -0 -r wc -l)
+
+# The folders of the GPU's kernels are cut when these are written anew.
+while read -r count folder; do
+  [ "$count" -le $max_files ] || [[ $folder =~ ^src/kernels/cuda/(shared|sm90)$ ]] ||
+    violation "$folder has $count files, more than $max_files: give some a folder of their own"
+done < <(files src cli bench include | existing | xargs -0 -r dirname | sort | uniq -c)
 
 while IFS= read -r hit; do
   violation "$hit: a path of somebody's machine"

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 
 namespace sluice::sha256_test {
 namespace {

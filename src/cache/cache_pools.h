@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "base/index_types.h"
-#include "cache/cache_memory.h"
 #include "cache/memory_plan.h"
-#include "cache/page_geometry.h"
-#include "cache/page_pool.h"
+#include "cache/pages/cache_memory.h"
+#include "cache/pages/page_geometry.h"
+#include "cache/pages/page_pool.h"
 #include "model/batch.h"
 #include "model/cache_layout.h"
 

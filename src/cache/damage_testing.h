@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "cache/cache_memory.h"
-#include "cache/page_pool.h"
+#include "cache/pages/cache_memory.h"
+#include "cache/pages/page_pool.h"
 
 namespace sluice {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "cache/free_set.h"
-#include "cache/page_geometry.h"
+#include "cache/pages/free_set.h"
+#include "cache/pages/page_geometry.h"
 
 namespace sluice {
 namespace {

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "base/test_seed_testing.h"
-#include "cache/free_set.h"
-#include "cache/page_geometry.h"
+#include "cache/pages/free_set.h"
+#include "cache/pages/page_geometry.h"
 
 namespace sluice::memory_plan_test {
 namespace {

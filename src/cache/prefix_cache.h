@@ -16,11 +16,11 @@
 #include <limits>
 #include <vector>
 
-#include "cache/block_chain.h"
 #include "cache/cache_pools.h"
 #include "cache/fault.h"
+#include "cache/pages/block_chain.h"
+#include "cache/pages/retention.h"
 #include "cache/prefix_hit.h"
-#include "cache/retention.h"
 
 namespace sluice {
 

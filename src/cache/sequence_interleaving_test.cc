@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/test_seed_testing.h"
-#include "cache/swap_space.h"
+#include "cache/pages/swap_space.h"
 #include "cache/toy_world_testing.h"
 
 namespace sluice::sequence_interleaving_test {

@@ -68,8 +68,8 @@ class SequenceState {
   // `chain`, when given, finds window pages that are no longer held but still cached.
   Position truncate(Position p, const BlockChain* chain = nullptr);
 
-  // The state as bytes, an image (cache/cache_memory.h); restore() reads them into an open, empty sequence: blocks that
-  // are still cached are claimed, the others copied. False, and without effect, if a pool is short.
+  // The state as bytes, an image (cache/pages/cache_memory.h); restore() reads them into an open, empty sequence:
+  // blocks that are still cached are claimed, the others copied. False, and without effect, if a pool is short.
   std::size_t saved_bytes() const;
   void save(std::span<std::byte> bytes) const;
   bool restore(std::span<const std::byte> bytes, Position position, PrefixCache* cache = nullptr,

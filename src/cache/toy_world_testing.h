@@ -15,7 +15,7 @@
 #include "cache/prefix_cache.h"
 #include "cache/sequence_state.h"
 #include "cache/toy_model_testing.h"
-#include "kernels/deferred_device_testing.h"
+#include "kernels/device/deferred_device_testing.h"
 
 namespace sluice {
 

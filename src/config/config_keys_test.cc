@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "base/mapped_file.h"
+#include "base/storage/mapped_file.h"
 #include "base/test_paths_testing.h"
 #include "config/model_families.h"
 #include "config/rope_config.h"

@@ -7,7 +7,7 @@
 #include <boost/json/object.hpp>
 #include <cmath>
 
-#include "base/mapped_file.h"
+#include "base/storage/mapped_file.h"
 #include "base/test_paths_testing.h"
 #include "config/model_config.h"
 #include "files/json.h"

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "base/log.h"
-#include "base/mapped_file.h"
+#include "base/storage/mapped_file.h"
 #include "files/json.h"
 #include "files/json_fields.h"
 #include "sluice/sampling.h"

@@ -9,9 +9,9 @@
 #include <boost/json/value.hpp>
 #include <filesystem>
 
-#include "base/mapped_file.h"
+#include "base/storage/mapped_file.h"
 #include "config/config_keys.h"
-#include "config/gguf_config.h"
+#include "config/gguf/gguf_config.h"
 #include "config/model_families.h"
 #include "files/json.h"
 #include "files/json_fields.h"

@@ -8,8 +8,8 @@
 #include <boost/json/string.hpp>
 #include <numeric>
 
-#include "base/mapped_file.h"
-#include "base/temp_folder_testing.h"
+#include "base/storage/mapped_file.h"
+#include "base/storage/temp_folder_testing.h"
 #include "base/test_paths_testing.h"
 #include "config/generation_config.h"
 #include "files/json.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine_testing.h"
-#include "kernels/emulated_device.h"
+#include "kernels/device/emulated_device.h"
 
 namespace sluice::engine_broken_test {
 namespace {

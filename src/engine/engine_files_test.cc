@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 #include "engine/engine_testing.h"
 
 namespace sluice::engine_files_test {

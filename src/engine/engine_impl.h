@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "config/generation_config.h"
-#include "engine/runner.h"
-#include "engine/sampler.h"
-#include "engine/stepper.h"
+#include "engine/runner/runner.h"
+#include "engine/step/sampler.h"
+#include "engine/step/stepper.h"
 #include "model/engine_setup.h"
 #include "sluice/engine.h"
 

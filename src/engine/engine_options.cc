@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "base/machine.h"
+#include "base/threads/machine.h"
 #include "cache/fault.h"
-#include "model/dummy_checkpoint.h"
+#include "model/weights/dummy_checkpoint.h"
 
 namespace sluice {
 namespace {

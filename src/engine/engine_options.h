@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cache/memory_plan.h"
-#include "cache/page_geometry.h"
+#include "cache/pages/page_geometry.h"
 #include "model/engine_setup.h"
 #include "sched/scheduler.h"
 #include "sluice/status.h"

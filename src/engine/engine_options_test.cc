@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 #include "engine/engine_testing.h"
 
 namespace sluice::engine_options_test {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <future>
 
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 #include "engine/engine_testing.h"
 
 namespace sluice::engine_preemption_test {

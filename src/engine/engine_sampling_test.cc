@@ -8,7 +8,7 @@
 
 #include "base/test_seed_testing.h"
 #include "engine/engine_testing.h"
-#include "engine/sampler_testing.h"
+#include "engine/step/sampler_testing.h"
 
 namespace sluice::engine_sampling_test {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/engine_impl.h"
-#include "engine/stepper_testing.h"
+#include "engine/step/stepper_testing.h"
 #include "model/engine_setup.h"
 #include "sluice/engine.h"
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/attention.h"
-#include "kernels/emulated_device.h"
+#include "kernels/device/emulated_device.h"
+#include "kernels/ops/attention.h"
 #include "model/model.h"
 
 namespace sluice {

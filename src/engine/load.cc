@@ -4,23 +4,23 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/cpu_topology.h"
 #include "base/log.h"
-#include "base/mapping_guard.h"
 #include "base/progress.h"
-#include "base/shared_cores.h"
+#include "base/storage/mapping_guard.h"
+#include "base/threads/cpu_topology.h"
+#include "base/threads/shared_cores.h"
 #include "config/generation_config.h"
 #include "config/model_config.h"
 #include "engine/engine_impl.h"
 #include "engine/engine_options.h"
-#include "engine/profile_advice.h"
-#include "engine/runner.h"
-#include "engine/step_time.h"
-#include "engine/thread_choice.h"
+#include "engine/runner/profile_advice.h"
+#include "engine/runner/runner.h"
+#include "engine/runner/thread_choice.h"
+#include "engine/step/step_time.h"
 #include "files/model_path.h"
-#include "kernels/cpu_features.h"
-#include "kernels/device.h"
-#include "kernels/isa.h"
+#include "kernels/device/cpu_features.h"
+#include "kernels/device/device.h"
+#include "kernels/device/isa.h"
 
 namespace sluice {
 namespace {

@@ -8,13 +8,13 @@
 #include <set>
 
 #include "base/log.h"
-#include "base/mapped_file.h"
-#include "base/mapping_guard.h"
+#include "base/storage/mapped_file.h"
+#include "base/storage/mapping_guard.h"
 #include "engine/engine_impl.h"
 #include "engine/engine_options.h"
 #include "files/json.h"
 #include "files/model_path.h"
-#include "kernels/isa.h"
+#include "kernels/device/isa.h"
 
 namespace sluice {
 namespace {

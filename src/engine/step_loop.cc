@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/clocks.h"
 #include "base/log.h"
+#include "base/threads/clocks.h"
 #include "engine/engine_impl.h"
 
 namespace sluice {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/mapped_file.h"
-#include "files/gguf_tensors.h"
+#include "base/storage/mapped_file.h"
+#include "files/gguf/gguf_tensors.h"
 #include "files/model_path.h"
 #include "files/weight_files.h"
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/aligned.h"
-#include "base/thread_pool.h"
-#include "files/gguf_names.h"
+#include "base/threads/thread_pool.h"
+#include "files/gguf/gguf_names.h"
 #include "files/made_tensors.h"
 #include "files/safetensors.h"
 #include "files/served_files.h"
@@ -30,7 +30,7 @@ class GgufTensors;
 class Checkpoint {
  public:
   // `path`: a model folder, or a GGUF file (files/model_path.h), whose tensors get the names that `naming` gives them
-  // (gguf_names of config/gguf_config.h serves all families); without it they keep the file's names.
+  // (gguf_names of config/gguf/gguf_config.h serves all families); without it they keep the file's names.
   // Refuses whatever the readers of its files refuse, a folder without weights, a missing shard, a shard name that
   // leaves the folder, a tensor that the index lists and its shard lacks, and a tensor that two shards hold.
   static Result<Checkpoint> open(const std::string& path, GgufNaming naming = nullptr);

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 #include "base/test_paths_testing.h"
 #include "files/safetensors_writer.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/mapped_file.h"
+#include "base/storage/mapped_file.h"
 #include "files/folder_list.h"
 
 namespace sluice {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
-#include "base/large_bytes.h"
-#include "base/thread_pool.h"
+#include "base/formats/dtype.h"
+#include "base/storage/large_bytes.h"
+#include "base/threads/thread_pool.h"
 #include "files/tensor_view.h"
 #include "sluice/status.h"
 

@@ -10,8 +10,8 @@
 #include <system_error>
 #include <vector>
 
-#include "base/file_form.h"
-#include "base/mapped_file.h"
+#include "base/storage/file_form.h"
+#include "base/storage/mapped_file.h"
 #include "files/folder_list.h"
 #include "files/hub_cache.h"
 #include "files/weight_files.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 #include "files/hub_cache.h"
 
 namespace sluice::model_path_test {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/file_form.h"
+#include "base/storage/file_form.h"
 #include "files/json.h"
 
 namespace sluice {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/storage/mapped_file.h"
 #include "files/tensor_view.h"
 #include "sluice/status.h"
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <random>
 
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 
 namespace sluice::safetensors_test {
 namespace {

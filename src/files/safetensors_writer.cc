@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <set>
 
-#include "base/pending_file.h"
+#include "base/storage/pending_file.h"
 #include "files/json.h"
 #include "files/safetensors.h"
 

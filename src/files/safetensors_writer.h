@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/formats/dtype.h"
 #include "sluice/status.h"
 
 namespace sluice {

@@ -8,8 +8,8 @@
 //   touch, or the
 //     same bytes written again change nothing; they are compared once more some seconds later, as a write may still be
 //     under way;
-//   - else the system's events tell (base/file_events.h): attributes that changed are fine, and a write, or times that
-//   no event
+//   - else the system's events tell (base/storage/file_events.h): attributes that changed are fine, and a write, or
+//   times that no event
 //     explains, are a change.
 // Replacing a file by another of its name, or deleting it, changes nothing: the open one is served on. Once a file has
 // changed it stays so, whatever its bytes become: what was computed in between may be kept somewhere.
@@ -24,8 +24,8 @@
 #include <string>
 #include <vector>
 
-#include "base/file_events.h"
-#include "base/mapped_file.h"
+#include "base/storage/file_events.h"
+#include "base/storage/mapped_file.h"
 #include "sluice/status.h"
 
 namespace sluice {

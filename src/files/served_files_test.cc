@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/mapping_guard.h"
-#include "base/temp_folder_testing.h"
+#include "base/storage/mapping_guard.h"
+#include "base/storage/temp_folder_testing.h"
 
 namespace sluice::served_files_test {
 namespace {

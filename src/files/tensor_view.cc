@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "files/gguf_types.h"
+#include "files/gguf/gguf_types.h"
 
 namespace sluice {
 

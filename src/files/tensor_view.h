@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/formats/dtype.h"
 #include "sluice/status.h"
 
 namespace sluice {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/mapped_file.h"
+#include "base/storage/mapped_file.h"
 #include "files/folder_list.h"
 #include "files/json.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "grammar/matcher.h"
+#include "grammar/automata/matcher.h"
 #include "sluice/constraint.h"
 
 namespace sluice {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "files/json.h"
-#include "grammar/json_text.h"
-#include "grammar/schema_network.h"
+#include "grammar/schema/json_text.h"
+#include "grammar/schema/schema_network.h"
 
 namespace sluice {
 namespace {

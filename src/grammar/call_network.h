@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/call_markup.h"
-#include "grammar/network.h"
+#include "grammar/automata/network.h"
+#include "grammar/call_markup.h"
 #include "sluice/status.h"
 
 namespace sluice {

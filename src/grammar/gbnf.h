@@ -11,7 +11,7 @@
 
 #include <string_view>
 
-#include "grammar/network.h"
+#include "grammar/automata/network.h"
 #include "sluice/status.h"
 
 namespace sluice {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "grammar/regex.h"
+#include "grammar/automata/regex.h"
 #include "sluice/status.h"
 
 namespace sluice {

@@ -6,9 +6,9 @@
 
 #include "base/utf8.h"
 #include "files/json.h"
+#include "grammar/automata/regex.h"
 #include "grammar/gbnf.h"
-#include "grammar/json_schema.h"
-#include "grammar/regex.h"
+#include "grammar/schema/json_schema.h"
 
 namespace sluice {
 namespace {

@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/automata/network.h"
+#include "grammar/automata/token_masks.h"
 #include "grammar/call_network.h"
-#include "grammar/network.h"
-#include "grammar/token_masks.h"
 #include "sluice/status.h"
 
 namespace sluice {

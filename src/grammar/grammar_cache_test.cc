@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "grammar/automata/matcher.h"
 #include "grammar/grammar.h"
-#include "grammar/matcher.h"
 
 namespace sluice::grammar_cache_test {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "grammar/token_trie.h"
+#include "grammar/automata/token_trie.h"
 #include "sluice/constraint.h"
 
 namespace sluice {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "jinja/builtins.h"
+#include "jinja/library/builtins.h"
+#include "jinja/library/operations.h"
 #include "jinja/marks.h"
-#include "jinja/operations.h"
 #include "jinja/safe_text.h"
 
 namespace sluice::jinja {

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "jinja/builtins.h"
+#include "jinja/library/builtins.h"
 #include "jinja/parser.h"
 
 namespace sluice::jinja {

@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 #include "files/json.h"
-#include "jinja/operations.h"
+#include "jinja/library/operations.h"
 #include "jinja/unicode.h"
 
 namespace sluice::jinja {

@@ -1,9 +1,9 @@
 #include <utility>
 
-#include "jinja/builtins.h"
 #include "jinja/evaluator.h"
+#include "jinja/library/builtins.h"
+#include "jinja/library/operations.h"
 #include "jinja/marks.h"
-#include "jinja/operations.h"
 
 namespace sluice::jinja {
 

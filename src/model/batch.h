@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "base/index_types.h"
-#include "kernels/plane.h"
-#include "kernels/step_tables.h"
+#include "kernels/ops/plane.h"
+#include "kernels/step/step_tables.h"
 
 namespace sluice {
 
 // The pools' memory, per plane (PlaneSpec::view()), and the open states, by the numbers of RowSpan. Addresses of a
-// device (kernels/device.h), for ops only.
+// device (kernels/device/device.h), for ops only.
 struct CacheView {
   std::vector<PlaneView> planes;          // by PlaneId
   std::vector<std::size_t> open_offsets;  // by PlaneId, in an open state

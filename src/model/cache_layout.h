@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "base/index_types.h"
-#include "kernels/plane.h"
-#include "kernels/step_builder.h"
+#include "kernels/ops/plane.h"
+#include "kernels/step/step_builder.h"
 
 namespace sluice {
 
@@ -49,7 +49,7 @@ struct PlaneSpec {
   std::size_t page_bytes() const;
   // The bytes that `rows` tokens from `position` on read of the plane; a row that several of them read counts once.
   std::size_t read_bytes(Position position, int rows) const;
-  // The plane, its pages consecutive from `base` on, an address of a device (kernels/device.h).
+  // The plane, its pages consecutive from `base` on, an address of a device (kernels/device/device.h).
   PlaneView view(std::byte* base) const;
 };
 

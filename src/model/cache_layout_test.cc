@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "model/batch.h"
-#include "model/cache_testing.h"
+#include "model/checks/cache_testing.h"
 
 namespace sluice::cache_layout_test {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/device.h"
-#include "kernels/ops.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice {
 

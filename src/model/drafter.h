@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/device_tables.h"
-#include "kernels/step_builder.h"
+#include "kernels/device/device_tables.h"
+#include "kernels/step/step_builder.h"
 #include "model/model.h"
 
 namespace sluice {

@@ -6,15 +6,15 @@
 #include <variant>
 
 #include "base/log.h"
-#include "config/gguf_config.h"
+#include "config/gguf/gguf_config.h"
 #include "model/decoder/model.h"
 #include "model/deepseek_mla/model.h"
 #include "model/deepseek_v4/model.h"
-#include "model/dummy_checkpoint.h"
 #include "model/model.h"
 #include "model/model_plan.h"
-#include "model/own_head.h"
-#include "model/weights_version.h"
+#include "model/weights/dummy_checkpoint.h"
+#include "model/weights/own_head.h"
+#include "model/weights/weights_version.h"
 
 namespace sluice {
 namespace {

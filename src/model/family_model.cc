@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "kernels/counting_device.h"
+#include "kernels/device/counting_device.h"
 
 namespace sluice {
 

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "kernels/rope_table.h"
-#include "kernels/scratch.h"
+#include "kernels/device/scratch.h"
+#include "kernels/ops/rope_table.h"
 #include "model/model.h"
 
 namespace sluice {

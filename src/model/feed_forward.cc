@@ -1,6 +1,6 @@
 #include "model/feed_forward.h"
 
-#include "kernels/device.h"
+#include "kernels/device/device.h"
 
 namespace sluice {
 

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "config/model_config.h"
-#include "kernels/experts.h"
-#include "kernels/router.h"
-#include "kernels/scratch.h"
+#include "kernels/device/scratch.h"
+#include "kernels/ops/experts.h"
+#include "kernels/ops/router.h"
 #include "model/model_step.h"
-#include "model/param.h"
+#include "model/weights/param.h"
 
 namespace sluice {
 

@@ -12,14 +12,14 @@
 
 #include "config/model_config.h"
 #include "files/checkpoint.h"
-#include "kernels/device.h"
-#include "kernels/exec.h"
+#include "kernels/device/device.h"
+#include "kernels/device/exec.h"
 #include "model/batch.h"
-#include "model/bound_weight.h"
 #include "model/cache_layout.h"
 #include "model/engine_setup.h"
 #include "model/numerics.h"
 #include "model/step_exports.h"
+#include "model/weights/bound_weight.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -67,7 +67,7 @@ struct LoadReport {
   double seconds = 0;
   std::size_t checkpoint_bytes = 0, packed_bytes = 0;  // without what is left unused on purpose
   std::string packing;                                 // where the packed form comes from; empty: there is none
-  std::string weights_version;                         // model/weights_version.h
+  std::string weights_version;                         // model/weights/weights_version.h
   std::vector<std::string> notes;                      // unknown tensors and other things worth a line
   std::vector<BoundWeight> weights;
 };

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/formats/dtype.h"
 #include "config/model_config.h"
 #include "model/cache_layout.h"
 #include "model/engine_setup.h"
 #include "model/numerics.h"
-#include "model/weight_table.h"
+#include "model/weights/weight_table.h"
 #include "sluice/status.h"
 
 namespace sluice {

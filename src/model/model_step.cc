@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/log.h"
-#include "kernels/input_forms.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/input_forms.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice {
 

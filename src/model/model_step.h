@@ -8,9 +8,9 @@
 #include <string>
 
 #include "base/aligned.h"
-#include "kernels/device.h"
-#include "kernels/ops.h"
-#include "kernels/scratch.h"
+#include "kernels/device/device.h"
+#include "kernels/device/scratch.h"
+#include "kernels/ops/ops.h"
 #include "model/batch.h"
 #include "model/step_exports.h"
 

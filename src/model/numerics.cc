@@ -111,8 +111,8 @@ std::string NumericsProfile::text() const {
   std::string text = fmt::format("{} {}{}{}{}", name, name_of(inputs), of_experts, rows("kv", kv, kv_simulation),
                                  indexed ? rows("index", index, simulate_index ? index_query : RowCodec::kF32) : "");
   if (tiles_attention()) text += " attention=tiles";
-  // Its first versions normed in the order of kernels/elementwise.h, and attended to such rows in those of
-  // kernels/attention.h.
+  // Its first versions normed in the order of kernels/ops/elementwise.h, and attended to such rows in those of
+  // kernels/ops/attention.h.
   if (norms_in_blocks) text += " norms=blocks";
   if (name == kSm90Profile && (kv == RowCodec::kBf16 || kv == RowCodec::kMlaFp8)) text += " attention=blocks";
   if (!rope.empty()) text += " rope=" + rope;

@@ -1,9 +1,10 @@
 // NumericsProfile: everything besides weights and tokens that fixes the bits of the logits.
 //
-// The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/exec.h).
+// The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/device/exec.h).
 //   plain    f32 everywhere, nothing simulated
 //   ref      f32 activations and caches; the rounding of KV and index rows that the model was trained with is simulated
-//   tiles    products and attention in the order of AMX tiles, inputs in bf16 (InputForm::kTiles of kernels/linear.h);
+//   tiles    products and attention in the order of AMX tiles, inputs in bf16 (InputForm::kTiles of
+//   kernels/ops/linear.h);
 //            all else as in default
 //   sm90     products, attention and the indexer's scores on the tensor cores of Hopper GPUs, inputs in bf16, in orders
 //            of their own (kernels/cuda/strip_layout.h, kernels/cuda/sm90); all else as in default. With
@@ -22,8 +23,8 @@
 #include <vector>
 
 #include "config/model_config.h"
-#include "kernels/linear.h"
-#include "kernels/plane.h"
+#include "kernels/ops/linear.h"
+#include "kernels/ops/plane.h"
 #include "model/engine_setup.h"
 #include "sluice/status.h"
 
@@ -63,7 +64,7 @@ struct NumericsProfile {
   bool norms_in_blocks = false;  // of a residual stream that is one (kernels/cuda/shared/add_norm.h)
   bool simulate_index = false;   // index keys pass through `index_query` before they are stored in a wider type
 
-  // Whether attention multiplies in bf16 (kernels/attention.h): in profiles whose linears round their inputs.
+  // Whether attention multiplies in bf16 (kernels/ops/attention.h): in profiles whose linears round their inputs.
   bool bf16_attention() const { return inputs != InputForm::kF32 && inputs != InputForm::kFp8; }
   // And in the order of AMX tiles.
   bool tiles_attention() const { return inputs == InputForm::kTiles; }

@@ -134,7 +134,7 @@ TEST(Numerics, ExpertTypesThatSayNothingAreErrors) {
             "--expert-dtype int8: the model has no experts in MXFP4 (config.json: 'expert_dtype'); leave the flag out");
 }
 
-// Pages that were computed in the orders of kernels/attention.h are not met.
+// Pages that were computed in the orders of kernels/ops/attention.h are not met.
 TEST(Numerics, Sm90NamesTheOrderOfAttentionOverRowsThatAreNotV4s) {
   const auto text_of = [](const char* config, const char* kv, const char* profile) {
     EngineSetup options = with(profile);

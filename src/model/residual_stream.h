@@ -6,10 +6,10 @@
 
 #include <vector>
 
-#include "kernels/linear.h"
-#include "kernels/scratch.h"
+#include "kernels/device/scratch.h"
+#include "kernels/ops/linear.h"
 #include "model/model_step.h"
-#include "model/param.h"
+#include "model/weights/param.h"
 
 namespace sluice {
 

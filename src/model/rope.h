@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/rope_config.h"
-#include "kernels/rope_table.h"
+#include "kernels/ops/rope_table.h"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@
 
 #include "base/index_types.h"
 #include "cache/prefix_hit.h"
-#include "sched/drafts.h"
+#include "sched/drafts/drafts.h"
 
 namespace sluice {
 

@@ -73,13 +73,13 @@
 #include <vector>
 
 #include "base/index_types.h"
-#include "cache/page_geometry.h"
+#include "cache/pages/page_geometry.h"
 #include "sched/decode_turns.h"
-#include "sched/drafts.h"
+#include "sched/drafts/drafts.h"
+#include "sched/drafts/step_times.h"
 #include "sched/plan_facts.h"
 #include "sched/prompt_order.h"
 #include "sched/step_plan.h"
-#include "sched/step_times.h"
 #include "sluice/status.h"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/index_types.h"
-#include "sched/drafts.h"
+#include "sched/drafts/drafts.h"
 #include "sluice/step_record.h"
 
 namespace sluice {

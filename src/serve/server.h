@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "serve/api_keys.h"
-#include "serve/http_server.h"
-#include "serve/key_limits.h"
-#include "serve/openai_request.h"
-#include "serve/waiting.h"
+#include "serve/api/openai/openai_request.h"
+#include "serve/guard/api_keys.h"
+#include "serve/guard/key_limits.h"
+#include "serve/guard/waiting.h"
+#include "serve/http/http_server.h"
 #include "sluice/engine.h"
 #include "sluice/status.h"
-#include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace sluice {
 

@@ -1,7 +1,7 @@
 #include <array>
 #include <utility>
 
-#include "cache/page_geometry.h"
+#include "cache/pages/page_geometry.h"
 #include "sim/workload.h"
 
 namespace sluice {

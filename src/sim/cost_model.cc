@@ -7,7 +7,7 @@
 #include <iterator>
 #include <system_error>
 
-#include "base/mapped_file.h"
+#include "base/storage/mapped_file.h"
 #include "files/json.h"
 #include "files/json_fields.h"
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runner.h"
+#include "engine/runner/runner.h"
 #include "sched/step_plan.h"
 #include "sluice/status.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 
 namespace sluice::cost_model_test {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/philox.h"
-#include "kernels/math.h"
+#include "kernels/common/math.h"
 
 namespace sluice {
 

@@ -11,13 +11,13 @@
 #include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "config/model_config.h"
-#include "engine/runner.h"
-#include "engine/stepper.h"
+#include "engine/runner/runner.h"
+#include "engine/step/stepper.h"
 #include "files/json.h"
 #include "model/model_plan.h"
 #include "sim/null_model.h"
 #include "sim/simulation.h"
-#include "watch/exports.h"
+#include "telemetry/exports.h"
 
 namespace sluice::replay_test {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/plot.h"
+#include "plot/plot.h"
 #include "sim/percentiles.h"
 #include "sim/simulation.h"
 

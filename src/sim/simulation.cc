@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/philox.h"
-#include "engine/runner.h"
-#include "engine/stepper.h"
+#include "engine/runner/runner.h"
+#include "engine/step/stepper.h"
 #include "sim/arrivals.h"
 #include "sim/null_model.h"
 

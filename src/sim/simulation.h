@@ -1,6 +1,6 @@
-// Simulation: a trace through the real scheduler and the real prefix cache (engine/stepper.h, over a null model), on a
-// virtual clock that a cost model moves on with each step. The same input gives the same result, to the last digit, on
-// every machine.
+// Simulation: a trace through the real scheduler and the real prefix cache (engine/step/stepper.h, over a null model),
+// on a virtual clock that a cost model moves on with each step. The same input gives the same result, to the last
+// digit, on every machine.
 //
 // Requests arrive at their times (open loop) or, with a concurrency, as others end, so that the same number is always
 // in flight (a conversation counts from its first request to the end of its last, pauses included). A step sees those
@@ -12,7 +12,7 @@
 #include <functional>
 #include <vector>
 
-#include "cache/retention.h"
+#include "cache/pages/retention.h"
 #include "model/cache_layout.h"
 #include "model/engine_setup.h"
 #include "sim/cost_model.h"
@@ -35,7 +35,7 @@ struct SimulationOptions {
   double acceptance = 0;  // the part of drafts that are right, if those before them were; 0: no drafts
   int concurrency = 0;    // 0: requests arrive at their times
   // Requests arrive, fork and are cancelled at the steps that the trace says, whatever the time: with the engine's own
-  // options the plans are those of the engine that recorded it (watch/exports.h), from an empty cache and without
+  // options the plans are those of the engine that recorded it (telemetry/exports.h), from an empty cache and without
   // drafts.
   bool by_steps = false;
   std::function<void(const StepPlan&)> on_plan;  // of each step; may be empty

@@ -8,7 +8,7 @@
 #include "base/test_paths_testing.h"
 #include "cache/cache_pools.h"
 #include "config/model_config.h"
-#include "engine/runner.h"
+#include "engine/runner/runner.h"
 #include "model/model_plan.h"
 #include "sim/null_model.h"
 #include "sim/workload.h"

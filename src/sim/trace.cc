@@ -7,8 +7,8 @@
 #include <boost/json/value.hpp>
 #include <limits>
 
-#include "base/mapped_file.h"
-#include "cache/page_geometry.h"
+#include "base/storage/mapped_file.h"
+#include "cache/pages/page_geometry.h"
 #include "files/json.h"
 #include "files/json_fields.h"
 

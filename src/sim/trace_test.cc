@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 
 namespace sluice::trace_test {
 namespace {

@@ -7,17 +7,17 @@
 #include <random>
 #include <set>
 
-#include "base/mapped_file.h"
 #include "base/sanitizer_testing.h"
+#include "base/storage/mapped_file.h"
 #include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "files/json.h"
-#include "text/chat.h"
-#include "text/chat_template/chat_templates.h"
-#include "text/chat_template/template_chat.h"
-#include "text/deepseek_v32_chat.h"
-#include "text/deepseek_v4_chat.h"
-#include "text/tokenizer.h"
+#include "text/chat/chat.h"
+#include "text/chat/deepseek_v32_chat.h"
+#include "text/chat/deepseek_v4_chat.h"
+#include "text/chat/templates/chat_templates.h"
+#include "text/chat/templates/template_chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace sluice::client_text_test {
 namespace {

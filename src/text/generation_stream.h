@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "sluice/engine.h"
-#include "text/chat.h"
-#include "text/detokenizer.h"
+#include "text/chat/chat.h"
 #include "text/stop_strings.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace sluice {
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "text/chat_parsers/chat_parsers.h"
-#include "text/tokenizer_testing.h"
+#include "text/chat/parsers/chat_parsers.h"
+#include "text/tokenizer/tokenizer_testing.h"
 
 namespace sluice::generation_stream_test {
 namespace {

@@ -10,9 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/ruled_tokens.h"
-#include "engine/runner.h"
-#include "engine/sampler.h"
+#include "engine/runner/runner.h"
+#include "engine/step/ruled_tokens.h"
+#include "engine/step/sampler.h"
 #include "verify/law_check.h"
 #include "verify/law_constraint.h"
 #include "verify/law_requests.h"

@@ -8,7 +8,7 @@
 #include <random>
 #include <utility>
 
-#include "cache/page_geometry.h"
+#include "cache/pages/page_geometry.h"
 
 namespace sluice {
 namespace {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/index_types.h"
-#include "engine/runner.h"
+#include "engine/runner/runner.h"
 #include "sluice/status.h"
 #include "verify/law_report.h"
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "grammar/automata/matcher.h"
 #include "grammar/behind_marker.h"
-#include "grammar/matcher.h"
 #include "grammar/reasoning_budget.h"
 
 namespace sluice {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "cache/page_geometry.h"
+#include "cache/pages/page_geometry.h"
 #include "verify/law_schedule.h"
 
 namespace sluice {

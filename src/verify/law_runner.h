@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/runner.h"
+#include "engine/runner/runner.h"
 #include "sluice/status.h"
 
 namespace sluice {

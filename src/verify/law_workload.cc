@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/sampler.h"
-#include "engine/stepper.h"
+#include "engine/step/sampler.h"
+#include "engine/step/stepper.h"
 #include "verify/law_alone.h"
 #include "verify/law_check.h"
 #include "verify/law_requests.h"

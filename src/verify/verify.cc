@@ -11,7 +11,7 @@
 #include "cache/memory_plan.h"
 #include "config/model_config.h"
 #include "engine/engine_options.h"
-#include "engine/runner.h"
+#include "engine/runner/runner.h"
 #include "model/model_plan.h"
 #include "verify/law_borders.h"
 #include "verify/law_check.h"

@@ -6,8 +6,8 @@
 #include "files/json.h"
 #include "fuzz_target.h"
 #include "jinja/template.h"
-#include "text/chat.h"
-#include "text/chat_template/chat_templates.h"
+#include "text/chat/chat.h"
+#include "text/chat/templates/chat_templates.h"
 
 namespace sluice {
 namespace {

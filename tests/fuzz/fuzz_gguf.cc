@@ -1,11 +1,11 @@
 // GGUF files, their metadata as a configuration, a tokenizer and chat templates, and their tensors under official
 // names.
-#include "config/gguf_config.h"
-#include "files/gguf_tensors.h"
-#include "files/gguf_testing.h"
+#include "config/gguf/gguf_config.h"
+#include "files/gguf/gguf_tensors.h"
+#include "files/gguf/gguf_testing.h"
 #include "fuzz_target.h"
-#include "text/gguf_tokenizer.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/vocabulary_files/gguf_tokenizer.h"
 
 namespace sluice {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "files/json.h"
 #include "fuzz_target.h"
+#include "grammar/automata/matcher.h"
 #include "grammar/grammar.h"
-#include "grammar/matcher.h"
 
 namespace sluice {
 namespace {

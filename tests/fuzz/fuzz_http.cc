@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "fuzz_target.h"
-#include "serve/access.h"
-#include "serve/http_answer.h"
-#include "serve/http_parse.h"
-#include "serve/traces.h"
+#include "serve/guard/access.h"
+#include "serve/http/http_answer.h"
+#include "serve/http/http_parse.h"
+#include "telemetry/traces.h"
 
 namespace sluice {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "files/json.h"
 #include "fuzz_target.h"
-#include "text/chat_template/chat_templates.h"
-#include "text/detokenizer.h"
-#include "text/tokenizer.h"
-#include "text/tokenizer_companions.h"
-#include "text/tokenizer_files.h"
-#include "text/tokenizer_parser.h"
+#include "text/chat/templates/chat_templates.h"
+#include "text/tokenizer/detokenizer.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_parser.h"
+#include "text/vocabulary_files/tokenizer_companions.h"
+#include "text/vocabulary_files/tokenizer_files.h"
 
 namespace sluice {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "files/json.h"
 #include "fuzz_target.h"
-#include "text/chat_parsers/chat_parsers.h"
+#include "text/chat/parsers/chat_parsers.h"
 
 namespace sluice {
 namespace {

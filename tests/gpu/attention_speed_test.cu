@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "kernels/ops/attention.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/sm90/attend_rows.h"
 #include "kernels/cuda/sm90/ops.h"

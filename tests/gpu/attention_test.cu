@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "base/number_formats.h"
-#include "kernels/attention.h"
+#include "base/formats/number_formats.h"
+#include "kernels/ops/attention.h"
 #include "kernels/composed/rows.h"
 #include "kernels/cuda/sm90/attend_rows.h"
 #include "kernels/cuda/sm90/ops.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 #include "plain_attention.h"
 #include "sm90_testing.h"
 

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/shared/ops.h"
-#include "kernels/router.h"
+#include "kernels/ops/router.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_beside_test {

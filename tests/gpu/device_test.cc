@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "gpu_testing.h"
-#include "kernels/op_testing.h"
+#include "kernels/tests/op_testing.h"
 
 namespace sluice::gpu_device_test {
 namespace {

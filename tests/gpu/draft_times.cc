@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/clocks.h"
-#include "engine/runner.h"
-#include "measure/speed_case.h"
+#include "base/threads/clocks.h"
+#include "bench/speed_case.h"
+#include "engine/runner/runner.h"
 
 namespace sluice {
 namespace {

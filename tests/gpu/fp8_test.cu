@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/sm90/fp8_experts.h"
 #include "kernels/cuda/sm90/fp8_group.h"
 #include "kernels/cuda/sm90/fp8_products.h"
-#include "kernels/experts.h"
-#include "kernels/linear_inputs.h"
-#include "kernels/linear_testing.h"
+#include "kernels/ops/experts.h"
+#include "kernels/weights/linear_inputs.h"
+#include "kernels/tests/linear_testing.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_fp8_test {

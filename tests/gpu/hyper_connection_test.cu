@@ -8,11 +8,11 @@
 #include <numeric>
 #include <vector>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/linear_layout.h"
 #include "kernels/cuda/sm90/ops.h"
-#include "kernels/hyper_connection.h"
-#include "kernels/ops.h"
+#include "kernels/ops/hyper_connection.h"
+#include "kernels/ops/ops.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_hyper_connection_test {

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/sm90/ops.h"
-#include "kernels/indexer.h"
+#include "kernels/ops/indexer.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_index_speed_test {

@@ -8,11 +8,11 @@
 #include <numeric>
 #include <vector>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/sm90/fragments.h"
 #include "kernels/cuda/sm90/ops.h"
-#include "kernels/order_key.h"
+#include "kernels/common/order_key.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_index_test {

@@ -11,8 +11,8 @@
 
 #include "gpu_testing.h"
 #include "kernels/cuda/linear_layout.h"
-#include "kernels/input_forms.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/input_forms.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::gpu_linear_speed_test {
 namespace {

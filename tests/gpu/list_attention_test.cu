@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/shared/row_codec.h"
 #include "kernels/cuda/sm90/attend_list_parts.h"
 #include "kernels/cuda/sm90/ops.h"

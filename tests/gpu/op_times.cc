@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/runner.h"
-#include "kernels/device.h"
-#include "kernels/isa.h"
-#include "kernels/ops.h"
+#include "engine/runner/runner.h"
+#include "kernels/device/device.h"
+#include "kernels/device/isa.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cuda_fp16.h>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/sm90/attend_rows.h"
 
 namespace sluice::gpu_attention_test {

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/sm90/fragments.h"
 #include "kernels/cuda/sm90/ops.h"
-#include "kernels/experts.h"
-#include "kernels/linear_inputs.h"
-#include "kernels/linear_testing.h"
+#include "kernels/ops/experts.h"
+#include "kernels/weights/linear_inputs.h"
+#include "kernels/tests/linear_testing.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_strips_test {

@@ -1,6 +1,6 @@
 // attend() and expand_and_attend().
 #include "kernels/composed/rows.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice::composed {
 

@@ -1,6 +1,6 @@
 // From one sub-layer to the next: hyper-connections, and the plain residual stream.
 #include "kernels/composed/rows.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice::composed {
 

@@ -1,9 +1,9 @@
-#include "kernels/expand_and_attend.h"
+#include "kernels/ops/expand_and_attend.h"
 
 #include <vector>
 
 #include "kernels/composed/rows.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice::composed {
 namespace {

@@ -1,9 +1,9 @@
-#include "kernels/project.h"
+#include "kernels/ops/project.h"
 
 #include <vector>
 
 #include "kernels/composed/rows.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice::composed {
 

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/elementwise.h"
-#include "kernels/indexer.h"
-#include "kernels/input_forms.h"
-#include "kernels/linear.h"
-#include "kernels/linear_inputs.h"
-#include "kernels/project.h"
-#include "kernels/residual.h"
-#include "kernels/rows.h"
-#include "kernels/store_kv.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/indexer.h"
+#include "kernels/ops/linear.h"
+#include "kernels/ops/project.h"
+#include "kernels/ops/residual.h"
+#include "kernels/ops/rows.h"
+#include "kernels/ops/store_kv.h"
+#include "kernels/weights/input_forms.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::composed {
 

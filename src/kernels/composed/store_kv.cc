@@ -1,7 +1,7 @@
-#include "kernels/store_kv.h"
+#include "kernels/ops/store_kv.h"
 
 #include "kernels/composed/rows.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice::composed {
 

@@ -1,13 +1,13 @@
-// The CPU's composed ops (kernels/ops.h): the parts that they are made of everywhere, but a few rows through all parts
-// of an op instead of all rows through one part after the other. So a step of one row has one call where it would have
-// ten, and more rows are shared among the threads in one fork.
+// The CPU's composed ops (kernels/ops/ops.h): the parts that they are made of everywhere, but a few rows through all
+// parts of an op instead of all rows through one part after the other. So a step of one row has one call where it would
+// have ten, and more rows are shared among the threads in one fork.
 #include <algorithm>
 #include <functional>
 #include <vector>
 
 #include "kernels/composed/rows.h"
+#include "kernels/cpu/linear/tiles.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu_ops {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cpu_features.h"
+#include "kernels/device/cpu_features.h"
 
 #include <cpuid.h>
 #include <sys/syscall.h>

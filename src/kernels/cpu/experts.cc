@@ -6,10 +6,10 @@
 
 #include "base/aligned.h"
 #include "kernels/cpu/kernel_table.h"
-#include "kernels/cpu/linear_split.h"
+#include "kernels/cpu/linear/linear_split.h"
+#include "kernels/cpu/linear/tiles.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/tiles.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::cpu_ops {
 

@@ -1,5 +1,5 @@
-// Hyper-connections (kernels/hyper_connection.h): everything from one sub-layer to the next in one fork and, for one
-// row, two calls.
+// Hyper-connections (kernels/ops/hyper_connection.h): everything from one sub-layer to the next in one fork and, for
+// one row, two calls.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -7,10 +7,10 @@
 #include "base/aligned.h"
 #include "base/check.h"
 #include "kernels/cpu/kernel_table.h"
-#include "kernels/cpu/linear_layout.h"
-#include "kernels/cpu/linear_split.h"
+#include "kernels/cpu/linear/linear_layout.h"
+#include "kernels/cpu/linear/linear_split.h"
+#include "kernels/cpu/linear/tiles.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/tiles.h"
 
 namespace sluice::cpu_ops {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 constexpr int kMostMixes = 24;
 
 // The product fn z has 24 outputs, too few to share among threads, and thousands of inputs: it is cut into the blocks
-// of its order (kernels/linear.h), whose sums are added up afterwards, ascending as the order has it. For weights
+// of its order (kernels/ops/linear.h), whose sums are added up afterwards, ascending as the order has it. For weights
 // without scales, which are one tile of lines: then blocks lie one after the other.
 class BlockSums {
  public:

@@ -1,19 +1,19 @@
 // Compiled for avx2 and avx512.
-// Hyper-connections (kernels/hyper_connection.h) over sixteen lanes V: a 4 x 4 matrix is one V, entry (j, k) in lane 4
-// j + k.
-#include "kernels/hyper_connection.h"
+// Hyper-connections (kernels/ops/hyper_connection.h) over sixteen lanes V: a 4 x 4 matrix is one V, entry (j, k) in
+// lane 4 j + k.
+#include "kernels/ops/hyper_connection.h"
 
 #include <algorithm>
 
 #include "kernels/cpu/kernel_list.h"
-#include "kernels/cpu/linear_layout.h"
+#include "kernels/cpu/linear/linear_layout.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/vec.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
 // fn z of R rows: lines of 16 outputs and of 8 (cpu/linear_layout.h), so that each input is broadcast once for both.
-// The order is that of kernels/linear.h. Blocks side by side are chains enough for the latency of an fma.
+// The order is that of kernels/ops/linear.h. Blocks side by side are chains enough for the latency of an fma.
 template <class V, int R>
 [[gnu::always_inline]] inline void product_rows(const HcMixArgs& args, int row) {
   constexpr int kMixes = kGroupOutputs + kHalfGroupOutputs, kPairs = 64, kBlock = 2 * kPairs;

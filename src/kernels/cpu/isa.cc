@@ -1,4 +1,4 @@
-#include "kernels/isa.h"
+#include "kernels/device/isa.h"
 
 #include <algorithm>
 #include <map>
@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/bare_loops.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/device/bare_loops.h"
 
 namespace sluice {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/cpu/kernel_list.h"
-#include "kernels/isa.h"
+#include "kernels/device/isa.h"
 
 namespace sluice {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "base/check.h"
 #include "kernels/cpu/kernel_lists.h"
-#include "kernels/cpu/linear_layout.h"
-#include "kernels/isa.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/cpu/linear/linear_layout.h"
+#include "kernels/device/isa.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice {
 namespace {

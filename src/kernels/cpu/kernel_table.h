@@ -1,8 +1,9 @@
 // KernelTable: the kernels that run, as plain function pointers over tiles of rows, resolved once from the lists of
-// kernels (cpu/kernel_list.h) for the features that may be used (kernels/cpu_features.h). Only for kernels/cpu and its
-// tests (tools/check_layering.sh).
+// kernels (cpu/kernel_list.h) for the features that may be used (kernels/device/cpu_features.h). Only for kernels/cpu
+// and its tests (tools/check_layering.sh).
 //
-// Every entry of every table gives the same bits as the scalar one (kernels/exec.h), so the choice changes speed only.
+// Every entry of every table gives the same bits as the scalar one (kernels/device/exec.h), so the choice changes speed
+// only.
 #pragma once
 
 #include <array>
@@ -11,18 +12,18 @@
 #include <string>
 #include <vector>
 
-#include "kernels/attend_expanded.h"
-#include "kernels/attention.h"
-#include "kernels/compressor.h"
-#include "kernels/cpu_features.h"
-#include "kernels/elementwise.h"
-#include "kernels/experts.h"
-#include "kernels/hyper_connection.h"
-#include "kernels/index_tile.h"
-#include "kernels/linear.h"
-#include "kernels/plane.h"
-#include "kernels/router.h"
-#include "kernels/sample.h"
+#include "kernels/common/index_tile.h"
+#include "kernels/device/cpu_features.h"
+#include "kernels/ops/attend_expanded.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/compressor.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/experts.h"
+#include "kernels/ops/hyper_connection.h"
+#include "kernels/ops/linear.h"
+#include "kernels/ops/plane.h"
+#include "kernels/ops/router.h"
+#include "kernels/ops/sample.h"
 
 namespace sluice {
 
@@ -72,7 +73,7 @@ struct KernelTable {
   CpuFeatures features;               // what its kernels may need
   std::vector<const Kernel*> chosen;  // of the entries below, linear's apart
   LinearKernels linear;
-  // kernels/linear_inputs.h's prepare_inputs().
+  // kernels/weights/linear_inputs.h's prepare_inputs().
   void (*prepare_inputs)(InputForm form, int count, const float* x, float* to) = nullptr;
   RowsKernel<SwiGluArgs> swiglu = nullptr;
   RowsKernel<RmsNormArgs> rms_norm = nullptr;
@@ -104,16 +105,16 @@ struct KernelTable {
            : queries == IndexQueries::kBf16 ? index_scores_fp8
                                             : index_scores;
   }
-  // Leaves the k best of the candidates, by the rule of kernels/indexer.h, where there are more.
+  // Leaves the k best of the candidates, by the rule of kernels/ops/indexer.h, where there are more.
   void (*keep_best)(IndexCandidates& candidates, int k) = nullptr;
   // Channels [begin, end) of span `span` of the args.
   void (*compress)(const CompressArgs& args, int span, int begin, int end) = nullptr;
-  // Row i is coded from, or decoded to, or simulated in x + i * ldx (kernels/plane.h).
+  // Row i is coded from, or decoded to, or simulated in x + i * ldx (kernels/ops/plane.h).
   void (*encode_rows)(const RowFormat& format, const float* x, std::ptrdiff_t ldx, const RowRef* rows,
                       int count) = nullptr;
   void (*decode_rows)(const RowFormat& format, const RowRef* rows, int count, float* x, std::ptrdiff_t ldx) = nullptr;
   void (*simulate_rows)(RowCodec codec, int dims, int rope_dims, float* x, std::ptrdiff_t ldx, int count) = nullptr;
-  // The weights w of a row's candidates, and the sum of W (kernels/sample.h).
+  // The weights w of a row's candidates, and the sum of W (kernels/ops/sample.h).
   std::uint64_t (*sample_weights)(const SampleWeightsArgs& args) = nullptr;
 };
 

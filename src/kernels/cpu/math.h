@@ -1,7 +1,8 @@
-// kernels/math.h over sixteen lanes V (cpu/<isa>/vec.h), operation by operation, and the reductions of kernels/exec.h.
+// kernels/common/math.h over sixteen lanes V (cpu/<isa>/vec.h), operation by operation, and the reductions of
+// kernels/device/exec.h.
 #pragma once
 
-#include "kernels/math.h"
+#include "kernels/common/math.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

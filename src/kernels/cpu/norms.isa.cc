@@ -1,9 +1,9 @@
 // Compiled for avx2 and avx512.
-// Norms and rotations (kernels/elementwise.h) over sixteen lanes V.
+// Norms and rotations (kernels/ops/elementwise.h) over sixteen lanes V.
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/vec.h"
-#include "kernels/elementwise.h"
+#include "kernels/ops/elementwise.h"
 #include "kernels/ref/kernels.h"
 
 namespace sluice::cpu::SLUICE_ISA {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "kernels/cpu/kernel_table.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice::cpu_ops {
 

@@ -1,10 +1,10 @@
-// Scores as integers of the same order (kernels/order_key.h), and the best of many, over sixteen lanes V.
+// Scores as integers of the same order (kernels/common/order_key.h), and the best of many, over sixteen lanes V.
 #pragma once
 
 #include <limits>
 
+#include "kernels/common/index_tile.h"
 #include "kernels/cpu/math.h"
-#include "kernels/index_tile.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
@@ -73,7 +73,7 @@ template <class V>
   return mask & first_lanes_of<V>(end);
 }
 
-// The k best stay, in their order, and of those that tie for the last places the first (kernels/index_tile.h).
+// The k best stay, in their order, and of those that tie for the last places the first (kernels/common/index_tile.h).
 template <class V>
 void keep_best(IndexCandidates& candidates, int k) {
   using I = typename V::Int;

@@ -1,10 +1,10 @@
 // Compiled for avx2 and avx512.
-// Expert routing (kernels/router.h) over sixteen lanes V.
+// Expert routing (kernels/ops/router.h) over sixteen lanes V.
+#include "kernels/common/route_groups.h"
 #include "kernels/cpu/kernel_list.h"
+#include "kernels/cpu/linear/tiles.h"
 #include "kernels/cpu/order.h"
-#include "kernels/cpu/tiles.h"
 #include "kernels/cpu/vec.h"
-#include "kernels/route_groups.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

@@ -1,5 +1,5 @@
-// Ops whose rows are computed each by itself (kernels/elementwise.h, router.h, hyper_connection.h, embedding.h): cut
-// into tiles of rows.
+// Ops whose rows are computed each by itself (kernels/ops/elementwise.h, router.h, hyper_connection.h, embedding.h):
+// cut into tiles of rows.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -7,10 +7,10 @@
 
 #include "base/check.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/linear/tiles.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/tiles.h"
-#include "kernels/input_forms.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/input_forms.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::cpu_ops {
 

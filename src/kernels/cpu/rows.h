@@ -1,11 +1,11 @@
-// Row codecs (kernels/row_codec.h) over sixteen lanes V. Shapes and bit patterns that the fast forms do not cover go to
-// the scalar definitions.
+// Row codecs (kernels/ops/row_codec.h) over sixteen lanes V. Shapes and bit patterns that the fast forms do not cover
+// go to the scalar definitions.
 #pragma once
 
-#include "base/number_formats.h"
-#include "kernels/attention.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cpu/math.h"
-#include "kernels/row_codec.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/row_codec.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

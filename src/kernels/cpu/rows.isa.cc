@@ -1,5 +1,5 @@
 // Compiled for avx2 and avx512.
-// Row codecs (kernels/row_codec.h) over sixteen lanes V: coding, decoding and simulating many rows.
+// Row codecs (kernels/ops/row_codec.h) over sixteen lanes V: coding, decoding and simulating many rows.
 #include "kernels/cpu/rows.h"
 
 #include "kernels/cpu/kernel_list.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/common/sample_noise.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/sample_noise.h"
 
 namespace sluice::cpu_ops {
 namespace {

@@ -1,9 +1,9 @@
 // Compiled for avx2 and avx512.
-// The weights of kernels/sample.h over sixteen lanes V (cpu/<isa>/vec.h).
+// The weights of kernels/ops/sample.h over sixteen lanes V (cpu/<isa>/vec.h).
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/vec.h"
-#include "kernels/sample.h"
+#include "kernels/ops/sample.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

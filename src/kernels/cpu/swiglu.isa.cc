@@ -1,5 +1,5 @@
 // Compiled for avx2 and avx512.
-// SwiGLU (kernels/experts.h) over sixteen lanes V (cpu/<isa>/vec.h).
+// SwiGLU (kernels/ops/experts.h) over sixteen lanes V (cpu/<isa>/vec.h).
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/vec.h"

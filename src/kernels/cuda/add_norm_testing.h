@@ -6,10 +6,10 @@
 #include <array>
 #include <cmath>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/op_cases_testing.h"
-#include "kernels/linear_inputs.h"
-#include "kernels/residual.h"
+#include "kernels/ops/residual.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice {
 

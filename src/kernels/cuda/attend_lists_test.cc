@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/op_testing.h"
+#include "kernels/tests/op_testing.h"
 
 namespace sluice::attend_lists_test {
 namespace {

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "kernels/cuda/kernel_launch.h"
-#include "kernels/device.h"
-#include "kernels/kernel_times.h"
-#include "kernels/ops.h"
+#include "kernels/device/device.h"
+#include "kernels/ops/kernel_times.h"
+#include "kernels/ops/ops.h"
 #include "sluice/status.h"
 
 namespace sluice {

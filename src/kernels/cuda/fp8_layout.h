@@ -22,7 +22,7 @@
 #include <cstddef>
 
 #include "base/host_device.h"
-#include "kernels/linear.h"
+#include "kernels/ops/linear.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/fp8_layout.h"
 #include "kernels/cuda/strip_layout.h"
 

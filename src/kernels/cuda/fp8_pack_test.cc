@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/fp8_layout.h"
 #include "kernels/cuda/strip_layout.h"
-#include "kernels/linear_testing.h"
+#include "kernels/tests/linear_testing.h"
 
 namespace sluice::fp8_pack_test {
 namespace {

@@ -46,7 +46,7 @@
 
 #include "base/check.h"
 #include "kernels/cuda/kernel_launch.h"
-#include "kernels/exec.h"
+#include "kernels/device/exec.h"
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
@@ -63,7 +63,7 @@
 #include <vector>
 
 #include "base/aligned.h"
-#include "base/thread_pool.h"
+#include "base/threads/thread_pool.h"
 #define SLUICE_DEVICE
 #define SLUICE_CUDA_OPS cuda_emulated_ops
 #define SLUICE_UNROLL
@@ -121,7 +121,7 @@ struct Team {
   }
 };
 
-// Each sixteen consecutive threads: all have the tree sum of lanes16 (kernels/exec.h).
+// Each sixteen consecutive threads: all have the tree sum of lanes16 (kernels/device/exec.h).
 template <int kThreads>
 SLUICE_DEVICE void tree_sum16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
   static_assert(kThreads % 16 == 0);

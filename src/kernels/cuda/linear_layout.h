@@ -1,4 +1,4 @@
-// How CUDA kernels in the CPU's orders (kernels/linear.h) keep the weights of linears.
+// How CUDA kernels in the CPU's orders (kernels/ops/linear.h) keep the weights of linears.
 //
 // A row (an output) is cut into blocks of `block` inputs, each a chain of its own, so that neighbouring threads take
 // neighbouring blocks: a block is `chunks` pieces of 16 bytes, zeros behind its last input, and a row is all blocks'
@@ -9,13 +9,13 @@
 //   codes4           two to a byte, the first in the low half; codes less the least one
 //   codes8           a byte each, signed; also those of IQ4, and of parts of 16
 // Behind the rows lie the scales, [row][block], a row in whole words: e8m0 bytes, f32, or those of integer codes, each
-// with its minimum behind it where the type has minima, f16 or f32 (base/block_codes.h); nothing without scales. The
-// scale of fp8 weights of which one is NaN is NaN, and without scales it is 1.
+// with its minimum behind it where the type has minima, f16 or f32 (base/formats/block_codes.h); nothing without
+// scales. The scale of fp8 weights of which one is NaN is NaN, and without scales it is 1.
 #pragma once
 
 #include <cstddef>
 
-#include "kernels/linear.h"
+#include "kernels/ops/linear.h"
 
 namespace sluice {
 

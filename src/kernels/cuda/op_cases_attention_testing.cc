@@ -1,4 +1,4 @@
-// Cases of kernels/attention.h and kernels/attend_expanded.h.
+// Cases of kernels/ops/attention.h and kernels/ops/attend_expanded.h.
 #include <fmt/format.h>
 
 #include <limits>

@@ -1,4 +1,4 @@
-// Cases of kernels/indexer.h and kernels/sample.h.
+// Cases of kernels/ops/indexer.h and kernels/ops/sample.h.
 #include <fmt/format.h>
 
 #include <cmath>

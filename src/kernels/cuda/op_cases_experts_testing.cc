@@ -1,10 +1,10 @@
-// Cases of kernels/experts.h.
+// Cases of kernels/ops/experts.h.
 #include <fmt/format.h>
 
 #include "base/sanitizer_testing.h"
 #include "kernels/cuda/op_cases_testing.h"
-#include "kernels/input_forms.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/input_forms.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice {
 namespace {

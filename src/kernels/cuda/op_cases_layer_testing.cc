@@ -1,9 +1,9 @@
-// Cases of kernels/embedding.h, kernels/hyper_connection.h and kernels/router.h.
+// Cases of kernels/ops/embedding.h, kernels/ops/hyper_connection.h and kernels/ops/router.h.
 #include <fmt/format.h>
 
 #include <limits>
 
-#include "base/block_codes.h"
+#include "base/formats/block_codes.h"
 #include "kernels/cuda/op_cases_testing.h"
 
 namespace sluice {

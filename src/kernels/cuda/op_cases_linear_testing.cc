@@ -1,12 +1,12 @@
-// Cases of kernels/linear.h.
+// Cases of kernels/ops/linear.h.
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "kernels/cuda/linear_layout.h"
 #include "kernels/cuda/op_cases_testing.h"
-#include "kernels/input_forms.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/input_forms.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice {
 namespace {

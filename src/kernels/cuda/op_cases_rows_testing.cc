@@ -1,7 +1,7 @@
-// Cases of kernels/elementwise.h and kernels/embedding.h.
+// Cases of kernels/ops/elementwise.h and kernels/ops/embedding.h.
 #include <fmt/format.h>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/op_cases_testing.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-// Cases of kernels/plane.h, kernels/compressor.h and kernels/previous_rows.h.
+// Cases of kernels/ops/plane.h, kernels/ops/compressor.h and kernels/ops/previous_rows.h.
 #include <fmt/format.h>
 
 #include "kernels/cuda/op_cases_testing.h"

@@ -1,4 +1,4 @@
-// Cases of kernels/store_kv.h.
+// Cases of kernels/ops/store_kv.h.
 #include <fmt/format.h>
 
 #include "kernels/cuda/op_cases_testing.h"

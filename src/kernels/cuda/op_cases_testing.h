@@ -12,11 +12,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/linear.h"
-#include "kernels/linear_testing.h"
-#include "kernels/op_testing.h"
-#include "kernels/ops.h"
-#include "kernels/parts.h"
+#include "kernels/ops/linear.h"
+#include "kernels/ops/ops.h"
+#include "kernels/ops/parts.h"
+#include "kernels/tests/linear_testing.h"
+#include "kernels/tests/op_testing.h"
 
 namespace sluice {
 

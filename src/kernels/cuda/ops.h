@@ -2,7 +2,7 @@
 // stream of exec.device and returns. Weights are packed by cuda_linear_packing() (kernels/cuda/linear_layout.h).
 #pragma once
 
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice::cuda_ops {
 

@@ -2,10 +2,10 @@
 #include <cstring>
 #include <limits>
 
-#include "base/block_codes.h"
 #include "base/check.h"
-#include "base/number_formats.h"
-#include "base/thread_pool.h"
+#include "base/formats/block_codes.h"
+#include "base/formats/number_formats.h"
+#include "base/threads/thread_pool.h"
 #include "kernels/cuda/linear_layout.h"
 
 namespace sluice {

@@ -31,7 +31,7 @@
 #include <cstdint>
 
 #include "base/host_device.h"
-#include "kernels/linear.h"
+#include "kernels/ops/linear.h"
 
 namespace sluice {
 

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "base/check.h"
-#include "base/number_formats.h"
-#include "base/thread_pool.h"
+#include "base/formats/number_formats.h"
+#include "base/threads/thread_pool.h"
 #include "kernels/cuda/linear_layout.h"
 #include "kernels/cuda/strip_layout.h"
 

@@ -7,10 +7,10 @@
 #include <set>
 #include <vector>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/linear_layout.h"
 #include "kernels/cuda/strip_layout.h"
-#include "kernels/linear_testing.h"
+#include "kernels/tests/linear_testing.h"
 
 namespace sluice::strip_pack_test {
 namespace {

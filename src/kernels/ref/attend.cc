@@ -2,8 +2,8 @@
 #include <limits>
 #include <vector>
 
-#include "base/number_formats.h"
-#include "kernels/math.h"
+#include "base/formats/number_formats.h"
+#include "kernels/common/math.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/lanes16.h"
 #include "kernels/ref/tile_order.h"

@@ -1,10 +1,10 @@
-#include "kernels/attend_expanded.h"
+#include "kernels/ops/attend_expanded.h"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "kernels/math.h"
+#include "kernels/common/math.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/lanes16.h"
 

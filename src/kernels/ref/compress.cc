@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "kernels/math.h"
+#include "kernels/common/math.h"
 #include "kernels/ref/kernels.h"
 
 namespace sluice::ref {

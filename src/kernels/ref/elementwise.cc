@@ -1,4 +1,4 @@
-// Elementwise ops (kernels/elementwise.h), word for word.
+// Elementwise ops (kernels/ops/elementwise.h), word for word.
 #include <cmath>
 
 #include "kernels/ref/kernels.h"

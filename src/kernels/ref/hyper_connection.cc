@@ -1,4 +1,4 @@
-#include "kernels/math.h"
+#include "kernels/common/math.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/lanes16.h"
 #include "kernels/ref/linear.h"

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include "base/number_formats.h"
-#include "kernels/order_key.h"
+#include "base/formats/number_formats.h"
+#include "kernels/common/order_key.h"
 #include "kernels/ref/kernels.h"
 
 namespace sluice::ref {

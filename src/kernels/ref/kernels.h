@@ -1,8 +1,8 @@
 // The scalar kernels: each follows the order in its op's header literally, and is the oracle of every other ISA.
 #pragma once
 
-#include "kernels/index_tile.h"
-#include "kernels/ops.h"
+#include "kernels/common/index_tile.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice::ref {
 
@@ -21,7 +21,8 @@ void merge_attention(const MergeAttentionArgs& args, int begin, int end);
 void index_scores(const IndexTile& tile);
 void keep_best(IndexCandidates& candidates, int k);
 void compress(const CompressArgs& args, int span, int begin, int end);
-// kernels/sample.h, rows [begin, end): the oracle of sample(), which takes no kernel but sample_weights from a table.
+// kernels/ops/sample.h, rows [begin, end): the oracle of sample(), which takes no kernel but sample_weights from a
+// table.
 void sample(const SampleArgs& args, int begin, int end);
 std::uint64_t sample_weights(const SampleWeightsArgs& args);
 void encode_rows(const RowFormat& format, const float* x, std::ptrdiff_t ldx, const RowRef* rows, int count);

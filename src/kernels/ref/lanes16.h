@@ -1,4 +1,4 @@
-// The common reduction orders of kernels/exec.h, in scalar code.
+// The common reduction orders of kernels/device/exec.h, in scalar code.
 #pragma once
 
 #include <array>

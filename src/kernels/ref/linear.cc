@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "base/block_codes.h"
-#include "kernels/linear_inputs.h"
+#include "base/formats/block_codes.h"
 #include "kernels/ref/tile_order.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice {
 
@@ -38,7 +38,7 @@ const QuantizedBlock& block_of(const LinearJob& job, int row, int begin) {
 }
 
 // Adds to output n of every row the block of inputs from `begin` on; the product's integers have no order
-// (kernels/linear.h).
+// (kernels/ops/linear.h).
 void add_quantized(const LinearJob& job, int rows, int n, int begin) {
   const WeightView& view = job.weight->view();
   const int count = std::min(kQuantizedInputs, view.in - begin);

@@ -1,8 +1,8 @@
-// The scalar forms of kernels/linear.h and of SwiGLU (kernels/experts.h): the oracle of the others.
+// The scalar forms of kernels/ops/linear.h and of SwiGLU (kernels/ops/experts.h): the oracle of the others.
 #pragma once
 
-#include "kernels/experts.h"
-#include "kernels/linear.h"
+#include "kernels/ops/experts.h"
+#include "kernels/ops/linear.h"
 
 namespace sluice {
 

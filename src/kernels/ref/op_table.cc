@@ -5,12 +5,12 @@
 #include <numeric>
 #include <vector>
 
-#include "base/thread_pool.h"
-#include "kernels/input_forms.h"
-#include "kernels/linear_inputs.h"
-#include "kernels/ops.h"
+#include "base/threads/thread_pool.h"
+#include "kernels/ops/ops.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/linear.h"
+#include "kernels/weights/input_forms.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice {
 namespace ref_ops {

@@ -2,11 +2,11 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/math.h"
-#include "kernels/order_key.h"
+#include "kernels/common/math.h"
+#include "kernels/common/order_key.h"
+#include "kernels/common/route_groups.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/lanes16.h"
-#include "kernels/route_groups.h"
 
 namespace sluice::ref {
 namespace {

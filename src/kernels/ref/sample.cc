@@ -1,4 +1,4 @@
-#include "kernels/sample.h"
+#include "kernels/ops/sample.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,9 +6,9 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/math.h"
+#include "kernels/common/math.h"
+#include "kernels/common/sample_noise.h"
 #include "kernels/ref/kernels.h"
-#include "kernels/sample_noise.h"
 
 namespace sluice::ref {
 namespace {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/math.h"
+#include "kernels/common/math.h"
 #include "kernels/ref/linear.h"
 
 namespace sluice {

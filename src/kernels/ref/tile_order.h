@@ -1,4 +1,4 @@
-// The order of AMX tiles (InputForm::kTiles of kernels/linear.h), in scalar code.
+// The order of AMX tiles (InputForm::kTiles of kernels/ops/linear.h), in scalar code.
 #pragma once
 
 #include <cmath>

@@ -7,7 +7,7 @@
 #include <initializer_list>
 
 #include "base/test_paths_testing.h"
-#include "model/changed_checkpoint_testing.h"
+#include "model/checks/changed_checkpoint_testing.h"
 
 namespace sluice::config_forms_test {
 namespace {

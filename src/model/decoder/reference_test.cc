@@ -8,12 +8,12 @@
 #include <numeric>
 #include <random>
 
-#include "base/temp_folder_testing.h"
+#include "base/storage/temp_folder_testing.h"
 #include "base/test_seed_testing.h"
 #include "files/json.h"
 #include "files/safetensors_writer.h"
-#include "kernels/isa.h"
-#include "model/cache_testing.h"
+#include "kernels/device/isa.h"
+#include "model/checks/cache_testing.h"
 #include "model/decoder/reference_testing.h"
 #include "model/model_plan.h"
 

@@ -6,7 +6,7 @@
 #include <boost/json/array.hpp>
 #include <cmath>
 
-#include "model/reference_model_testing.h"
+#include "model/checks/reference_model_testing.h"
 
 namespace sluice {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "kernels/linear.h"
+#include "kernels/ops/linear.h"
 #include "model/feed_forward.h"
 #include "model/numerics.h"
-#include "model/weight_table.h"
+#include "model/weights/weight_table.h"
 
 namespace sluice::decoder {
 

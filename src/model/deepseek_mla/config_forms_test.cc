@@ -4,7 +4,7 @@
 #include <boost/json/array.hpp>
 
 #include "base/test_paths_testing.h"
-#include "model/changed_checkpoint_testing.h"
+#include "model/checks/changed_checkpoint_testing.h"
 
 namespace sluice::config_forms_test {
 namespace {

@@ -1,5 +1,5 @@
 // --mla-prefill expanded: a profile of its own, close to the absorbed one, for the models that have latent attention.
-// How close it comes to other libraries is in oracle_test.cc, what its ops do in kernels/attend_expanded_test.cc.
+// How close it comes to other libraries is in oracle_test.cc, what its ops do in kernels/tests/attend_expanded_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "base/test_paths_testing.h"
-#include "kernels/isa.h"
-#include "model/cache_testing.h"
+#include "kernels/device/isa.h"
+#include "model/checks/cache_testing.h"
 #include "model/model_plan.h"
 
 namespace sluice::expanded_attention_test {

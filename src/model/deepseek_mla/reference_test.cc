@@ -6,11 +6,11 @@
 #include <numeric>
 
 #include "base/test_paths_testing.h"
-#include "kernels/isa.h"
-#include "model/cache_testing.h"
-#include "model/changed_checkpoint_testing.h"
+#include "kernels/device/isa.h"
+#include "model/checks/cache_testing.h"
+#include "model/checks/changed_checkpoint_testing.h"
+#include "model/checks/mtp_checkpoint_testing.h"
 #include "model/deepseek_mla/reference_testing.h"
-#include "model/mtp_checkpoint_testing.h"
 
 namespace sluice::reference_test {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "model/reference_model_testing.h"
+#include "model/checks/reference_model_testing.h"
 
 namespace sluice {
 namespace {

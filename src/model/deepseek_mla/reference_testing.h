@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/index_types.h"
-#include "model/recording_testing.h"
+#include "model/checks/recording_testing.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "model/own_head.h"
+#include "model/weights/own_head.h"
 
 namespace sluice::mla {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "kernels/linear.h"
+#include "kernels/ops/linear.h"
 #include "model/feed_forward.h"
-#include "model/weight_table.h"
+#include "model/weights/weight_table.h"
 
 namespace sluice::mla {
 

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/test_paths_testing.h"
-#include "kernels/isa.h"
-#include "model/changed_checkpoint_testing.h"
+#include "kernels/device/isa.h"
+#include "model/checks/changed_checkpoint_testing.h"
 
 namespace sluice::weights_test {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "model/reference_model_testing.h"
+#include "model/checks/reference_model_testing.h"
 
 namespace sluice {
 namespace {

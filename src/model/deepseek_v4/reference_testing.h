@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/recording_testing.h"
+#include "model/checks/recording_testing.h"
 
 namespace sluice {
 

@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "kernels/hyper_connection.h"
-#include "kernels/linear.h"
+#include "kernels/ops/hyper_connection.h"
+#include "kernels/ops/linear.h"
 #include "model/feed_forward.h"
 #include "model/numerics.h"
-#include "model/weight_table.h"
+#include "model/weights/weight_table.h"
 
 namespace sluice::v4 {
 

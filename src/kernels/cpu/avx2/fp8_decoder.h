@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "kernels/cpu/avx2/vec.h"
-#include "kernels/cpu/linear_formats.h"
-#include "kernels/cpu/linear_layout.h"
+#include "kernels/cpu/linear/linear_formats.h"
+#include "kernels/cpu/linear/linear_layout.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

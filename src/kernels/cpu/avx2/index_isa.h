@@ -1,8 +1,8 @@
 // What the indexer's kernels of this target are made of (cpu/index_fp4.h, cpu/index_pairs.h).
 #pragma once
 
+#include "kernels/cpu/attention/index_pairs.h"
 #include "kernels/cpu/avx2/vec.h"
-#include "kernels/cpu/index_pairs.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 class IndexIsa {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/block_codes.h"
+#include "base/formats/block_codes.h"
 #include "kernels/cpu/avx2/vec.h"
 
 namespace sluice::cpu::SLUICE_ISA {

@@ -1,4 +1,4 @@
-// The AVX2 parts of kernels/cpu/linear_tile.h: register tiles, and the decoder of FP4.
+// The AVX2 parts of kernels/cpu/linear/linear_tile.h: register tiles, and the decoder of FP4.
 #pragma once
 
 #include <immintrin.h>
@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "kernels/cpu/avx2/vec.h"
-#include "kernels/cpu/linear_formats.h"
-#include "kernels/cpu_features.h"
+#include "kernels/cpu/linear/linear_formats.h"
+#include "kernels/device/cpu_features.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "kernels/cpu/linear_layout.h"
+#include "kernels/cpu/linear/linear_layout.h"
 
 namespace sluice::cpu::avx2 {
 

@@ -1,4 +1,4 @@
-// The codes of half a QuantizedBlock (kernels/linear_inputs.h), in bytes of AVX: for AVX-512, too.
+// The codes of half a QuantizedBlock (kernels/weights/linear_inputs.h), in bytes of AVX: for AVX-512, too.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // What the indexer's kernels of this target are made of (cpu/index_fp4.h, cpu/index_pairs.h).
 #pragma once
 
+#include "kernels/cpu/attention/index_pairs.h"
 #include "kernels/cpu/avx512/index_transpose.h"
 #include "kernels/cpu/avx512/int8_values.h"
-#include "kernels/cpu/index_pairs.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 class IndexIsa : public IndexTranspose {

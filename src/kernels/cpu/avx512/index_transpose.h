@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/avx512/vec.h"
-#include "kernels/plane.h"
+#include "kernels/ops/plane.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/block_codes.h"
+#include "base/formats/block_codes.h"
 #include "kernels/cpu/avx512/vec.h"
-#include "kernels/cpu/linear_int8.h"
+#include "kernels/cpu/linear/linear_int8.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

@@ -1,4 +1,4 @@
-// The AVX-512 parts of kernels/cpu/linear_tile.h: register tiles, and the decoder of FP4.
+// The AVX-512 parts of kernels/cpu/linear/linear_tile.h: register tiles, and the decoder of FP4.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 
 #include "kernels/cpu/avx512/intrinsics.h"
 #include "kernels/cpu/avx512/vec.h"
-#include "kernels/cpu/linear_formats.h"
-#include "kernels/cpu_features.h"
+#include "kernels/cpu/linear/linear_formats.h"
+#include "kernels/device/cpu_features.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

@@ -1,9 +1,9 @@
-// MXFP4 weights times int8 inputs (kernels/linear.h) on AMX, for many rows: the integers of a block of 32 inputs are
-// exact in any order, so these are the bits of cpu/linear_int8.h.
+// MXFP4 weights times int8 inputs (kernels/ops/linear.h) on AMX, for many rows: the integers of a block of 32 inputs
+// are exact in any order, so these are the bits of cpu/linear_int8.h.
 //
 // A tile product takes 16 rows x 32 inputs and 32 inputs x 16 outputs; its sums go through L1 to the vector registers,
 // where they meet their scales, which takes longer than the product.
-#include "kernels/cpu/linear_int8.h"
+#include "kernels/cpu/linear/linear_int8.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,9 +11,9 @@
 #include "kernels/cpu/avx512/int8_values.h"
 #include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/kernel_list.h"
-#include "kernels/cpu/linear_tile.h"
-#include "kernels/cpu/tiles.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/cpu/linear/linear_tile.h"
+#include "kernels/cpu/linear/tiles.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::cpu::avx512_vnni {
 

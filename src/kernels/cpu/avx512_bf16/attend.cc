@@ -2,7 +2,7 @@
 // one, which the instruction takes first; weights and values meet as pairs of keys instead, which are made on the way.
 #include <cstdint>
 
-#include "kernels/cpu/attend_tile.h"
+#include "kernels/cpu/attention/attend_tile.h"
 #include "kernels/cpu/avx512/intrinsics.h"
 #include "kernels/cpu/avx512/vec.h"
 #include "kernels/cpu/avx512vbmi/fp8_cells.h"

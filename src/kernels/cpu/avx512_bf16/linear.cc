@@ -1,6 +1,6 @@
 // bf16 inputs by the bf16 dot instruction: twice the speed of f32 multiply-adds on AMD processors. It adds the odd
-// product, then the even one, each by one fma with denormals as zero, which is the order of kernels/linear.h. Few rows
-// are bound by memory, and there the dot needs fewer registers, however fast it is.
+// product, then the even one, each by one fma with denormals as zero, which is the order of kernels/ops/linear.h. Few
+// rows are bound by memory, and there the dot needs fewer registers, however fast it is.
 #include <algorithm>
 #include <cstdint>
 
@@ -8,9 +8,9 @@
 #include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/avx512vbmi/fp8_decoder.h"
 #include "kernels/cpu/kernel_list.h"
-#include "kernels/cpu/linear_direct.h"
-#include "kernels/cpu/linear_layout.h"
-#include "kernels/cpu/linear_panel.h"
+#include "kernels/cpu/linear/linear_direct.h"
+#include "kernels/cpu/linear/linear_layout.h"
+#include "kernels/cpu/linear/linear_panel.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 namespace {

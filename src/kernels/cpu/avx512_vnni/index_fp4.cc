@@ -1,5 +1,5 @@
 // The indexer's FP4 keys, four products in one instruction.
-#include "kernels/cpu/index_fp4.h"
+#include "kernels/cpu/attention/index_fp4.h"
 
 #include "kernels/cpu/avx512/index_transpose.h"
 #include "kernels/cpu/avx512/int8_values.h"

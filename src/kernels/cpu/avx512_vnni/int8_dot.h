@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/avx512/int8_values.h"
 #include "kernels/cpu/avx512/linear_formats.h"
-#include "kernels/cpu/linear_int8.h"
+#include "kernels/cpu/linear/linear_int8.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "kernels/cpu/target.h"
-#include "kernels/cpu_features.h"
+#include "kernels/device/cpu_features.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

@@ -1,4 +1,4 @@
-// Keys, queries and weights of attention as AMX tiles, and their products (kernels/cpu/attend_columns.h).
+// Keys, queries and weights of attention as AMX tiles, and their products (kernels/cpu/attention/attend_columns.h).
 //
 // Scores are tiles of 16 keys x 16 columns: keys as they lie, queries turned, pairs of dims of a column in each dword.
 // Values are tiles of 16 columns x 16 dims: weights of a column side by side, and two keys' values side by side in each
@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "kernels/cpu/attend_columns.h"
+#include "kernels/cpu/attention/attend_columns.h"
 #include "kernels/cpu/avx512vbmi/amx_tiles.h"
 #include "kernels/cpu/avx512vbmi/fp8_cells.h"
 #include "kernels/cpu/avx512vbmi/tile_transpose.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/avx512vbmi/fp8_decoder.h"
-#include "kernels/row_codec.h"
+#include "kernels/ops/row_codec.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

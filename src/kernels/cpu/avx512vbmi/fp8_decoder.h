@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/avx512/vec.h"
-#include "kernels/cpu/linear_formats.h"
+#include "kernels/cpu/linear/linear_formats.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

@@ -5,9 +5,9 @@
 
 #include "kernels/cpu/avx512/vec.h"
 #include "kernels/cpu/avx512vbmi/amx_tiles.h"
-#include "kernels/cpu/linear_layout.h"
-#include "kernels/cpu/linear_tile.h"
-#include "kernels/tile_inputs.h"
+#include "kernels/cpu/linear/linear_layout.h"
+#include "kernels/cpu/linear/linear_tile.h"
+#include "kernels/weights/tile_inputs.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

@@ -13,8 +13,8 @@
 
 #include "kernels/cpu/avx512/linear_formats.h"
 #include "kernels/cpu/avx512vbmi/fp8_decoder.h"
-#include "kernels/cpu/linear_tile.h"
-#include "kernels/tile_inputs.h"
+#include "kernels/cpu/linear/linear_tile.h"
+#include "kernels/weights/tile_inputs.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

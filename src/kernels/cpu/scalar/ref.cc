@@ -1,8 +1,8 @@
 // The scalar kernels: those of kernels/ref, on weights as they lie. The last list: they need nothing and take all.
 #include "kernels/cpu/kernel_lists.h"
-#include "kernels/linear_inputs.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/linear.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::cpu::scalar {
 namespace {

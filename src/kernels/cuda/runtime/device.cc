@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/progress.h"
-#include "base/thread_pool.h"
+#include "base/threads/thread_pool.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/runtime/fault.h"
 #include "kernels/cuda/runtime/kernel_tracer.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/kernel_times.h"
+#include "kernels/ops/kernel_times.h"
 #include "sluice/status.h"
 
 namespace sluice {

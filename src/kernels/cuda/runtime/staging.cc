@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/machine.h"
+#include "base/threads/machine.h"
 
 namespace sluice {
 namespace {

@@ -13,9 +13,9 @@
 #include <span>
 #include <vector>
 
-#include "base/thread_pool.h"
+#include "base/threads/thread_pool.h"
 #include "kernels/cuda/runtime/small_moves.h"
-#include "kernels/device.h"
+#include "kernels/device/device.h"
 
 namespace sluice {
 

@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/composed/rows.h"
 #include "kernels/cuda/shared/add_norm.h"
 #include "kernels/cuda/shared/row_sums.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

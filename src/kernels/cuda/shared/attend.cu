@@ -1,9 +1,9 @@
-// attend_keys (kernels/attention.h): a team for up to eight heads of a row that share a key head. Where there are
+// attend_keys (kernels/ops/attention.h): a team for up to eight heads of a row that share a key head. Where there are
 // enough teams, each goes through all splits of its keys; else each split has a team of its own, and a second kernel
 // merges what they leave in the workspace, in the same order.
 #include <algorithm>
 
-#include "kernels/attention.h"
+#include "kernels/ops/attention.h"
 #include "kernels/cuda/shared/attend_team.h"
 #include "kernels/cuda/shared/row_codec.h"
 #include "kernels/cuda/shared/row_keys.h"

@@ -1,5 +1,5 @@
-// attend_expanded, merge_attention (kernels/attend_expanded.h): a team for eight rows of a head.
-#include "kernels/attend_expanded.h"
+// attend_expanded, merge_attention (kernels/ops/attend_expanded.h): a team for eight rows of a head.
+#include "kernels/ops/attend_expanded.h"
 #include "kernels/cuda/shared/attend_team.h"
 
 namespace sluice::SLUICE_CUDA_OPS {

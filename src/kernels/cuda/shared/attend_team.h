@@ -1,13 +1,13 @@
 // What a team does for up to kQueries queries that see the same keys, a split of these at a time, in the order of
-// kernels/attention.h: scores by sixteen lanes, weights and their sum by sixteen lanes, values by chains, then the
+// kernels/ops/attention.h: scores by sixteen lanes, weights and their sum by sixteen lanes, values by chains, then the
 // merge with the splits before.
 #pragma once
 
 #include <cmath>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
+#include "kernels/common/math.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/math.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

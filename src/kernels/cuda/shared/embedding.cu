@@ -1,8 +1,8 @@
-// embed (kernels/embedding.h): a thread a value, or a part of integer codes.
-#include "base/block_codes.h"
-#include "base/block_types.h"
+// embed (kernels/ops/embedding.h): a thread a value, or a part of integer codes.
+#include "base/formats/block_codes.h"
+#include "base/formats/block_types.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/embedding.h"
+#include "kernels/ops/embedding.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

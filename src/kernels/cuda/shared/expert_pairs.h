@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/common/math.h"
 #include "kernels/cuda/shared/linear_products.h"
-#include "kernels/experts.h"
-#include "kernels/math.h"
+#include "kernels/ops/experts.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 
@@ -44,7 +44,7 @@ void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
 void combine_slots(const Exec& exec, const ExpertsArgs& args, int first, int rows, const float* outputs,
                    const PairLists& lists, const float* shared);
 
-// m = (silu(gate) * up) * weight, the weight a row's: kernels/experts.h.
+// m = (silu(gate) * up) * weight, the weight a row's: kernels/ops/experts.h.
 struct SwiGluValues {
   const float* gate;
   const float* up;

@@ -1,11 +1,11 @@
-// experts (kernels/experts.h): the (row, slot) pairs are sorted by expert on the device, then multiplied in groups that
+// experts (kernels/ops/experts.h): the (row, slot) pairs are sorted by expert on the device, then multiplied in groups that
 // share an expert, few pairs each by itself.
 #include <algorithm>
 #include <vector>
 
 #include "kernels/cuda/shared/expert_pairs.h"
 #include "kernels/cuda/shared/quantize_block.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

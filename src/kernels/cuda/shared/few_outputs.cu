@@ -1,4 +1,4 @@
-// Products with few outputs of bf16 and rows of floats, as a router's, in the order of kernels/linear.h.
+// Products with few outputs of bf16 and rows of floats, as a router's, in the order of kernels/ops/linear.h.
 //
 // Lanes of a warp have neighbouring blocks of some outputs and rows, a chain each; all of the rows lie in shared
 // memory. The first weights are on their way before the kernels ahead have ended. Behind a barrier one thread an output

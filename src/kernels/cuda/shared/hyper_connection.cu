@@ -1,8 +1,8 @@
-// hc_mix, hc_collapse, hc_expand (kernels/hyper_connection.h).
+// hc_mix, hc_collapse, hc_expand (kernels/ops/hyper_connection.h).
 #include "kernels/cuda/shared/ops.h"
 #include "kernels/cuda/shared/row_sums.h"
-#include "kernels/hyper_connection.h"
-#include "kernels/math.h"
+#include "kernels/ops/hyper_connection.h"
+#include "kernels/common/math.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

@@ -1,4 +1,4 @@
-// select_entries (kernels/indexer.h): scores of tiles of entries, a thread an entry, then the choice of each row from
+// select_entries (kernels/ops/indexer.h): scores of tiles of entries, a thread an entry, then the choice of each row from
 // their order keys.
 #include <algorithm>
 
@@ -6,8 +6,8 @@
 #include "kernels/cuda/shared/select_head.h"
 #include "kernels/cuda/shared/step_rows.h"
 #include "kernels/cuda/shared/words.h"
-#include "kernels/indexer.h"
-#include "kernels/order_key.h"
+#include "kernels/ops/indexer.h"
+#include "kernels/common/order_key.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

@@ -1,4 +1,4 @@
-// linear (kernels/linear.h): the products of a call that share a weight format and a cut are one launch.
+// linear (kernels/ops/linear.h): the products of a call that share a weight format and a cut are one launch.
 #include <algorithm>
 #include <vector>
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear_layout.h"
 #include "kernels/cuda/shared/words.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

@@ -1,12 +1,12 @@
-// prepare_rows (kernels/linear.h), sixteen threads a block, and norm_inputs (kernels/residual.h).
+// prepare_rows (kernels/ops/linear.h), sixteen threads a block, and norm_inputs (kernels/ops/residual.h).
 #include <cmath>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/shared/ops.h"
 #include "kernels/cuda/shared/quantize_block.h"
-#include "kernels/input_forms.h"
-#include "kernels/linear_inputs.h"
-#include "kernels/residual.h"
+#include "kernels/weights/input_forms.h"
+#include "kernels/weights/linear_inputs.h"
+#include "kernels/ops/residual.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear_layout.h"
-#include "kernels/linear.h"
+#include "kernels/ops/linear.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 
@@ -21,7 +21,7 @@ struct RowGroup {
 struct LinearProduct {
   CudaLinear weight;
   InputForm form = InputForm::kF32;
-  const float* x = nullptr;  // floats, or prepared: in the form `form` (kernels/linear_inputs.h)
+  const float* x = nullptr;  // floats, or prepared: in the form `form` (kernels/weights/linear_inputs.h)
   std::ptrdiff_t ldx = 0;
   bool prepared = false;
   const std::int32_t* x_rows = nullptr;

@@ -1,5 +1,5 @@
-// A tile of a product with one row, some outputs, by one team, in the order of kernels/linear.h: weights are read once
-// and do little work, so what matters is that many of their bytes are on their way at any time.
+// A tile of a product with one row, some outputs, by one team, in the order of kernels/ops/linear.h: weights are read
+// once and do little work, so what matters is that many of their bytes are on their way at any time.
 //
 // A thread computes blocks of some neighbouring outputs (Weights::kRowOutputs), as in linear_tile.h. It brings the
 // weights into shared memory itself, some steps ahead, a step being 16 bytes of each of the outputs, in slots that no

@@ -4,15 +4,15 @@
 
 #include <cmath>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear_layout.h"
 #include "kernels/cuda/shared/words.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// 32 inputs as kernels/linear_inputs.h has them, the codes in the order of the inputs.
+// 32 inputs as kernels/weights/linear_inputs.h has them, the codes in the order of the inputs.
 struct alignas(16) QuantizedInputs {
   float scale;
   std::int32_t unused[3];
@@ -114,7 +114,7 @@ class StagedInputs {
     return floats_[(r * piece_ + b) * input_stride(w_.block) + k - b * w_.block];
   }
 
-  // As kernels/plane.h simulates kMlaFp8, then to bf16, where it is exact. Pieces begin at multiples of 128 inputs.
+  // As kernels/ops/plane.h simulates kMlaFp8, then to bf16, where it is exact. Pieces begin at multiples of 128 inputs.
   SLUICE_DEVICE void round_to_fp8(int count, int rows) const {
     constexpr int kBlock = 128;
     team_.sync();

@@ -1,4 +1,4 @@
-// A tile of a product, some outputs of some rows, by one team, in the order of kernels/linear.h.
+// A tile of a product, some outputs of some rows, by one team, in the order of kernels/ops/linear.h.
 //
 // The inputs of a row are taken in pieces of whole blocks, which the team brings into shared memory in the form that
 // the weight multiplies. With a piece it goes through its outputs, some at a time. A thread computes blocks of

@@ -1,8 +1,8 @@
-// rms_norm, layer_norm: a team a row (kernels/elementwise.h).
-#include "base/number_formats.h"
+// rms_norm, layer_norm: a team a row (kernels/ops/elementwise.h).
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/shared/ops.h"
 #include "kernels/cuda/shared/row_sums.h"
-#include "kernels/elementwise.h"
+#include "kernels/ops/elementwise.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

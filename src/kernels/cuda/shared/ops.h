@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/cuda/launch.h"
-#include "kernels/elementwise.h"
-#include "kernels/linear.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/linear.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

@@ -1,5 +1,5 @@
-// encode_rows, decode_rows, simulate_rows (kernels/plane.h): sixteen threads a unit of a row.
-#include "kernels/attention.h"
+// encode_rows, decode_rows, simulate_rows (kernels/ops/plane.h): sixteen threads a unit of a row.
+#include "kernels/ops/attention.h"
 #include "kernels/cuda/shared/row_codec.h"
 
 namespace sluice::SLUICE_CUDA_OPS {

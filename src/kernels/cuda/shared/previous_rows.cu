@@ -1,7 +1,7 @@
-// previous_rows (kernels/previous_rows.h): a thread a value.
+// previous_rows (kernels/ops/previous_rows.h): a thread a value.
 #include "kernels/cuda/shared/row_codec.h"
 #include "kernels/cuda/shared/step_rows.h"
-#include "kernels/previous_rows.h"
+#include "kernels/ops/previous_rows.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

@@ -1,10 +1,10 @@
-// A QuantizedBlock (kernels/linear_inputs.h) by sixteen threads.
+// A QuantizedBlock (kernels/weights/linear_inputs.h) by sixteen threads.
 #pragma once
 
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

@@ -1,4 +1,4 @@
-// Steps of rotations and of the Hadamard transform (kernels/elementwise.h).
+// Steps of rotations and of the Hadamard transform (kernels/ops/elementwise.h).
 #pragma once
 
 #include <cmath>

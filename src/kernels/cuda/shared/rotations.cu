@@ -1,11 +1,11 @@
-// rope_heads, hadamard (kernels/elementwise.h).
+// rope_heads, hadamard (kernels/ops/elementwise.h).
 #include <bit>
 #include <cmath>
 
 #include "kernels/cuda/shared/ops.h"
 #include "kernels/cuda/shared/rotate.h"
 #include "kernels/cuda/shared/row_sums.h"
-#include "kernels/elementwise.h"
+#include "kernels/ops/elementwise.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

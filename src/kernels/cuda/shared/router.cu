@@ -1,10 +1,10 @@
-// choose_experts (kernels/router.h): a team a row, its scores in shared memory. The bias is on its way before the
+// choose_experts (kernels/ops/router.h): a team a row, its scores in shared memory. The bias is on its way before the
 // kernels ahead have ended.
 #include "kernels/cuda/launch.h"
-#include "kernels/math.h"
-#include "kernels/order_key.h"
-#include "kernels/route_groups.h"
-#include "kernels/router.h"
+#include "kernels/common/math.h"
+#include "kernels/common/order_key.h"
+#include "kernels/common/route_groups.h"
+#include "kernels/ops/router.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

@@ -1,11 +1,11 @@
-// The codecs of cached rows (kernels/row_codec.h), value by value and unit by unit.
+// The codecs of cached rows (kernels/ops/row_codec.h), value by value and unit by unit.
 #pragma once
 
 #include <cmath>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/plane.h"
+#include "kernels/ops/plane.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

@@ -1,8 +1,8 @@
-// Which keys a row has (kernels/attention.h), from the tables of its step.
+// Which keys a row has (kernels/ops/attention.h), from the tables of its step.
 #pragma once
 
-#include "kernels/attention.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/ops/attention.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

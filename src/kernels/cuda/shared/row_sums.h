@@ -1,4 +1,4 @@
-// lanes16 sums (kernels/exec.h) of whole rows by a large team.
+// lanes16 sums (kernels/device/exec.h) of whole rows by a large team.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// add, add_bias, scale, gather_rows, copy_heads: a thread a value (kernels/elementwise.h).
+// add, add_bias, scale, gather_rows, copy_heads: a thread a value (kernels/ops/elementwise.h).
 #include "kernels/cuda/launch.h"
-#include "kernels/elementwise.h"
+#include "kernels/ops/elementwise.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

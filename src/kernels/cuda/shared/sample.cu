@@ -1,4 +1,4 @@
-// sample (kernels/sample.h): three kernels with a team for each part of a row (sample_parts.h), then a team a row
+// sample (kernels/ops/sample.h): three kernels with a team for each part of a row (sample_parts.h), then a team a row
 // (sample_finish.h); and take_ids.
 #include <algorithm>
 #include <cstdint>

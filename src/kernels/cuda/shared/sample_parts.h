@@ -1,4 +1,4 @@
-// A row of sample() (kernels/sample.h) in parts, a team each, and what these find in the workspace.
+// A row of sample() (kernels/ops/sample.h) in parts, a team each, and what these find in the workspace.
 //
 // A head of the list is found without sorting it: values lie in bins by how far below the highest they are; the sums of
 // the bins say in which one the head ends; the few ids of that bin, or of it and those above, are listed, in any order,
@@ -7,11 +7,11 @@
 
 #include <cstdint>
 
+#include "kernels/common/math.h"
+#include "kernels/common/order_key.h"
+#include "kernels/common/sample_noise.h"
 #include "kernels/cuda/shared/select_head.h"
-#include "kernels/math.h"
-#include "kernels/order_key.h"
-#include "kernels/sample.h"
-#include "kernels/sample_noise.h"
+#include "kernels/ops/sample.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/launch.h"
-#include "kernels/step_tables.h"
+#include "kernels/step/step_tables.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

@@ -1,8 +1,8 @@
-// store_kv (kernels/store_kv.h) of rows of several heads, values apart or not, and of rows that are formed alone.
+// store_kv (kernels/ops/store_kv.h) of rows of several heads, values apart or not, and of rows that are formed alone.
 #pragma once
 
 #include "kernels/cuda/launch.h"
-#include "kernels/store_kv.h"
+#include "kernels/ops/store_kv.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

@@ -1,4 +1,4 @@
-// store_kv (kernels/store_kv.h) as one kernel: a team has a row of one of the kinds, from what was projected, or from
+// store_kv (kernels/ops/store_kv.h) as one kernel: a team has a row of one of the kinds, from what was projected, or from
 // the window that it closes, to its codes in the cache. store_heads.h has those of several heads; others, as with a
 // layer norm, are made by the parts one after the other.
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include "kernels/cuda/shared/row_sums.h"
 #include "kernels/cuda/shared/store_heads.h"
 #include "kernels/cuda/shared/window_pool.h"
-#include "kernels/ops.h"
-#include "kernels/store_kv.h"
+#include "kernels/ops/ops.h"
+#include "kernels/ops/store_kv.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {

@@ -1,11 +1,11 @@
-// compress (kernels/compressor.h), channel by channel of a window: for the op alone, and before what a pooled row is
-// made of (store_kv.cu).
+// compress (kernels/ops/compressor.h), channel by channel of a window: for the op alone, and before what a pooled row
+// is made of (store_kv.cu).
 #pragma once
 
-#include "kernels/compressor.h"
+#include "kernels/common/math.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/shared/step_rows.h"
-#include "kernels/math.h"
+#include "kernels/ops/compressor.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/launch.h"
 
 namespace sluice::SLUICE_CUDA_OPS {

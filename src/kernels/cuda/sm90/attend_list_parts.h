@@ -1,5 +1,5 @@
-// attend_keys (kernels/attention.h) of the profile sm90 for latents and for grouped-query attention, whose rows are in
-// bf16 or of kMlaFp8 with `bf16`. Its order, and what its kernels share (attend_heads.cu, attend_latent.cu).
+// attend_keys (kernels/ops/attention.h) of the profile sm90 for latents and for grouped-query attention, whose rows are
+// in bf16 or of kMlaFp8 with `bf16`. Its order, and what its kernels share (attend_heads.cu, attend_latent.cu).
 //
 // Items, blocks and segments: attend_lists.h. Operands are bf16: queries rounded; rows as they are, or codes times
 // their scale, which is exact (a scale above 2^7 too; codes that stand for NaN count as 480). For a head of a row, from

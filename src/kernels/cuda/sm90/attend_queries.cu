@@ -1,5 +1,5 @@
 // form_queries(): what comes before attention over official FP8 rows. A head is sixteen threads' work, whose values
-// stay in registers: normed and rotated as rope_heads() of kernels/elementwise.h, then as attention multiplies them.
+// stay in registers: normed and rotated as rope_heads() of kernels/ops/elementwise.h, then as attention multiplies them.
 #include <cmath>
 
 #include "kernels/cuda/shared/row_sums.h"

@@ -1,5 +1,5 @@
-// attend_keys (kernels/attention.h) of the profile sm90 for V4's rows in official FP8: kV4Fp8 with 64 rotary dims, of
-// 512 or 128, which are keys and values, with `bf16`. Its order, and what its kernels share.
+// attend_keys (kernels/ops/attention.h) of the profile sm90 for V4's rows in official FP8: kV4Fp8 with 64 rotary dims,
+// of 512 or 128, which are keys and values, with `bf16`. Its order, and what its kernels share.
 //
 // The keys of a row are one list: the window's positions, then the entries, both ascending. It is cut into segments of
 // 1,024 items and these into blocks of 64. Operands are f16, of which powers of two are taken out:
@@ -24,11 +24,11 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/common/math.h"
 #include "kernels/cuda/shared/row_keys.h"
 #include "kernels/cuda/shared/step_rows.h"
 #include "kernels/cuda/sm90/bf16_codes.h"
 #include "kernels/cuda/sm90/wgmma.h"
-#include "kernels/math.h"
 
 namespace sluice::cuda_sm90 {
 

@@ -4,7 +4,7 @@
 // groups are behind the others'.
 #include <algorithm>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/shared/expert_lists.h"
 #include "kernels/cuda/sm90/expert_chunks.h"
 #include "kernels/cuda/sm90/expert_stream.h"

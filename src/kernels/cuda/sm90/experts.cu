@@ -1,8 +1,8 @@
-// experts (kernels/experts.h) of the profile sm90: pairs sorted by expert are multiplied in groups, of as many rows as
+// experts (kernels/ops/experts.h) of the profile sm90: pairs sorted by expert are multiplied in groups, of as many rows as
 // an expert has about; the shared expert's products are those of all rows.
 #include <algorithm>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/shared/expert_pairs.h"
 #include "kernels/cuda/sm90/expert_stream.h"
@@ -10,7 +10,7 @@
 #include "kernels/cuda/sm90/fp8_experts.h"
 #include "kernels/cuda/sm90/inner_tiles.h"
 #include "kernels/cuda/sm90/ops.h"
-#include "kernels/linear_inputs.h"
+#include "kernels/weights/linear_inputs.h"
 
 namespace sluice::cuda_sm90 {
 namespace {

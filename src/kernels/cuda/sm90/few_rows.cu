@@ -6,7 +6,7 @@
 // those of the weights. Read where they lie, each cell would be a wait for the second cache.
 #include <algorithm>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/sm90/pipeline.h"
 #include "kernels/cuda/sm90/strip_products.h"
 

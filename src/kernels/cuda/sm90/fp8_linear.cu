@@ -1,8 +1,8 @@
-// The rows of FP8 products, and linear (kernels/linear.h) of weights that are packed for them.
+// The rows of FP8 products, and linear (kernels/ops/linear.h) of weights that are packed for them.
 #include <algorithm>
 #include <vector>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/shared/expert_pairs.h"
 #include "kernels/cuda/sm90/fp8_products.h"
 

@@ -1,4 +1,4 @@
-// hc_leave_enter (kernels/hyper_connection.h) in two kernels. Its order is the header's but for the sum of squares:
+// hc_leave_enter (kernels/ops/hyper_connection.h) in two kernels. Its order is the header's but for the sum of squares:
 //   z is cut into blocks of 128; a block's sum is lanes16's, and S adds them in ascending order, from 0
 //   rho = 1 / sqrt(S / (4 * dim) + norm_eps)
 // Both need dims in whole blocks and fn as cuda_linear_packing() has it; other shapes take the ops of the header,
@@ -9,9 +9,9 @@
 #include "kernels/cuda/linear_layout.h"
 #include "kernels/cuda/sm90/bf16_codes.h"
 #include "kernels/cuda/sm90/ops.h"
-#include "kernels/hyper_connection.h"
-#include "kernels/math.h"
-#include "kernels/ops.h"
+#include "kernels/ops/hyper_connection.h"
+#include "kernels/common/math.h"
+#include "kernels/ops/ops.h"
 
 namespace sluice::cuda_sm90 {
 namespace {

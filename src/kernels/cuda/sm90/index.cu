@@ -1,4 +1,4 @@
-// index_select and select_entries (kernels/indexer.h) of the profile sm90: keys in index-fp4 and index-fp8 in an order of
+// index_select and select_entries (kernels/ops/indexer.h) of the profile sm90: keys in index-fp4 and index-fp8 in an order of
 // its own, all others in the order of the CPU.
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-// index_select (kernels/indexer.h) of the profile sm90 for keys of 128 dims in index-fp4 or index-fp8 and up to 64
+// index_select (kernels/ops/indexer.h) of the profile sm90 for keys of 128 dims in index-fp4 or index-fp8 and up to 64
 // heads. Its order, and what its kernels share.
 //
 // q is as the header of the op says, then rounded to bf16, in which the keys' codes are exact. For an entry:
@@ -19,7 +19,7 @@
 #pragma once
 
 #include "kernels/cuda/shared/step_rows.h"
-#include "kernels/indexer.h"
+#include "kernels/ops/indexer.h"
 
 namespace sluice::cuda_sm90 {
 

@@ -3,11 +3,11 @@
 // memory. Each warp copies its 32 keys of a tile by itself, some tiles ahead; lane 4 g + t has the score of key g + 8 t.
 #include <cmath>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/sm90/attend_rows.h"
 #include "kernels/cuda/sm90/bf16_codes.h"
 #include "kernels/cuda/sm90/index_rows.h"
-#include "kernels/order_key.h"
+#include "kernels/common/order_key.h"
 
 namespace sluice::cuda_sm90 {
 namespace {
@@ -354,7 +354,7 @@ struct IndexScores {
     }
   }
 
-  // What comes before the scores (kernels/indexer.h).
+  // What comes before the scores (kernels/ops/indexer.h).
   SLUICE_DEVICE void form(const Piece& piece, int row, int part, float (&v)[4][4]) const {
     const Rotation& rope = launch.args.query_rope;
     if (rope.table != nullptr) {
@@ -420,7 +420,7 @@ struct IndexScores {
   }
 
   // Scales are powers of two, so that a product with the inverse is the quotient. This is a few instructions a value, and
-  // not those of base/number_formats.h: a step comes here with none of them in any cache.
+  // not those of base/formats/number_formats.h: a step comes here with none of them in any cache.
   SLUICE_DEVICE void simulate(bool fp4, float (&v)[4][4]) const {
     float largest[4];
 #pragma unroll

@@ -1,10 +1,10 @@
-// linear (kernels/linear.h) and project (kernels/project.h) of the profile sm90: weights in strips in the order of
+// linear (kernels/ops/linear.h) and project (kernels/ops/project.h) of the profile sm90: weights in strips in the order of
 // kernels/cuda/strip_layout.h, FP8 ones in tiles in that of kernels/cuda/fp8_layout.h, all others in that of the
 // headers.
 #include <algorithm>
 #include <vector>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/composed/rows.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/sm90/fp8_products.h"

@@ -2,14 +2,14 @@
 // kernels/cuda/ops.h.
 #pragma once
 
-#include "base/number_formats.h"
-#include "kernels/attention.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/fp8_layout.h"
 #include "kernels/cuda/sm90/strip_products.h"
-#include "kernels/experts.h"
-#include "kernels/hyper_connection.h"
-#include "kernels/indexer.h"
-#include "kernels/project.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/experts.h"
+#include "kernels/ops/hyper_connection.h"
+#include "kernels/ops/indexer.h"
+#include "kernels/ops/project.h"
 
 namespace sluice::cuda_sm90 {
 
@@ -29,11 +29,11 @@ bool in_strips(const LinearWeight& weight);
 // Without its inputs.
 StripProduct strip_product(const LinearWeight& weight, float* y, std::ptrdiff_t ldy);
 
-// In place: bf16 rows of `in` values, side by side, become those of InputForm::kFp8 (kernels/linear_inputs.h), whatever
-// the order of the values in their blocks of 128. in: a multiple of 8.
+// In place: bf16 rows of `in` values, side by side, become those of InputForm::kFp8 (kernels/weights/linear_inputs.h),
+// whatever the order of the values in their blocks of 128. in: a multiple of 8.
 void round_rows_to_fp8(const Exec& exec, std::int64_t rows, int in, std::uint16_t* x);
 
-// Rows of inputs as a job gives them: floats, or prepared as bf16 pairs (kernels/linear_inputs.h).
+// Rows of inputs as a job gives them: floats, or prepared as bf16 pairs (kernels/weights/linear_inputs.h).
 struct StagedRows {
   const float* x;
   std::ptrdiff_t ldx;  // in floats

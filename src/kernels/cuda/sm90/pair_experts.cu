@@ -11,7 +11,7 @@
 //     half of its segments, the other leaves the sums of each of the others, to be added behind these.
 #include <algorithm>
 
-#include "base/number_formats.h"
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/shared/expert_lists.h"
 #include "kernels/cuda/sm90/expert_chunks.h"
 #include "kernels/cuda/sm90/pair_experts.h"

@@ -1,0 +1,63 @@
+// Which processors this process may run on, which of them share a core, and which NUMA nodes have memory; and what that
+// is used for: threads pinned to a core each, memory spread over the nodes.
+//
+// Read from /sys/devices/system, or from a folder like it. Where it cannot be read, every
+// processor counts as a core, and all memory as one node; what it does not say of cores may be measured
+// (base/threads/shared_cores.h). Thread safety: functions of their arguments and the system's
+// state.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace sluice {
+
+inline constexpr const char* kSystemDevices = "/sys/devices/system";
+
+// "0-3,8,10-11" as numbers, ascending; empty when it is not such a list.
+std::vector<int> parse_cpu_list(std::string_view text);
+
+// The processors of the calling thread's affinity mask, which taskset and cpusets of containers set.
+std::vector<int> usable_cpus();
+
+// All processors of each NUMA node of the machine, ascending; one node, of all that are online, where nothing is known
+// of nodes, and none where nothing is known at all.
+std::vector<std::vector<int>> cpus_of_nodes(const std::string& devices = kSystemDevices);
+
+// How it is known which processors share a core. A system that names none that do has not said that none do.
+enum class CoresKnownBy { kNobody, kSystem, kMeasurement, kUnclear };  // the last two: base/threads/shared_cores.h
+
+// `cpus` in the order in which threads should take them: one of each core before the second of any, and of these one of
+// each node in turn.
+struct CpuOrder {
+  std::vector<int> cpus;
+  int cores = 0, nodes = 0;
+  CoresKnownBy known_by = CoresKnownBy::kNobody;
+};
+using CpuPair = std::pair<int, int>;
+// `sharing`: pairs that share a core, where the system says nothing of them.
+CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices = kSystemDevices,
+                    std::span<const CpuPair> sharing = {});
+
+// The processors to pin `threads` threads to, one each. Empty (do not pin) unless there are as many threads as
+// processors or as cores, or fewer on several nodes, all of which they should read from: otherwise the operating
+// system, which knows what else runs, chooses better.
+std::vector<int> pinned_cpus(int threads, const CpuOrder& order);
+
+// The NUMA nodes with memory, ascending; one node if nothing is known.
+std::vector<int> memory_nodes(const std::string& devices = kSystemDevices);
+
+// Spreads the pages of [data, data + bytes), page-aligned and not touched yet, over the nodes in turn, so that threads
+// on any node read at the speed of all. Does nothing if there is one node, or if the system refuses.
+void interleave_memory(void* data, std::size_t bytes, const std::vector<int>& nodes);
+
+// The thread's handle is a pthread_t. False when the system refuses.
+bool pin_thread(unsigned long thread, int cpu);
+// The same to any of `cpus`.
+bool pin_thread(unsigned long thread, const std::vector<int>& cpus);
+
+}  // namespace sluice

@@ -1,0 +1,298 @@
+// Runner: a model, its cache and its threads, driven step by step by an explicit schedule. The one path from tokens to
+// logits: the engine's loop, `sluice logits` and the tests of the laws all go through run_step().
+//
+//   SLUICE_ASSIGN_OR_RETURN(auto runner, Runner::load(options));
+//   SLUICE_ASSIGN_OR_RETURN(StateSlot s, runner->open());
+//   const StepSpan span{.sequence = s, .ids = ids, .logit_rows = rows};       // rows of the span, ascending
+//   SLUICE_RETURN_IF_ERROR(runner->run_step({&span, 1}));
+//   runner->logits()  // [rows asked for, in span order; vocab]
+//   runner->close(s);
+//
+// If a device does the work later (kernels/device/device.h), the next step may be enqueued before a step's tokens are
+// known:
+//   begin(spans)          enqueues the step; its pages stay reserved
+//   settle(s, rows, ...)  for each span, when its own ids are known: the rows that stay become part of the sequence,
+//                         and the blocks that they complete are published under names made of those ids. The ops that
+//                         compute these are enqueued before any that could read them
+//   draw(rows)            chooses tokens from the step's logits
+//   finish()              waits for these; the next begin() may come before it, with spans whose newest token is not
+//                         known yet
+//
+// The prefix cache works through BlockChain: resume() takes over what a lookup found, and spans that carry their chain
+// publish the blocks that they complete. fork, truncate, swap_out and swap_in are those of SequenceState. By the row
+// law the logits of a token depend on its sequence's tokens up to it only, never on how they were cut into steps. No
+// allocation once warm. Thread safety: one thread at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/threads/thread_pool.h"
+#include "cache/cache_pools.h"
+#include "cache/pages/swap_space.h"
+#include "cache/prefix_cache.h"
+#include "cache/sequence_state.h"
+#include "engine/runner/device_choice.h"
+#include "engine/step/model_drafts.h"
+#include "engine/step/sampler.h"
+#include "kernels/device/device_tables.h"
+#include "kernels/step/step_builder.h"
+#include "model/engine_setup.h"
+#include "model/model.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+// A row of a span whose logits judge a token that is known: the one behind it.
+struct ScoreWish {
+  int row = 0;                // of the span
+  TokenId token = 0;          // whose log-probability is asked for
+  int top_logprobs = 0;       // and those of so many of the best
+  bool distribution = false;  // and those of all tokens
+};
+
+// Its answer; `logprobs` as the sampler would have told them (kernels/ops/sample.h).
+struct RowScore {
+  SampledRow logprobs;
+  int rank = 0;                          // of the token among all: 1 + those that stand before it
+  std::vector<float> distribution = {};  // [vocab], each bit for bit what `logprobs` would say of the token
+};
+
+// What one layer chose in a step, for all its rows.
+struct ExportedLayer {
+  int layer = 0, width = 0, tokens_per_row = 0;
+  bool all = false;                  // entries: every row sees all that there are
+  std::vector<std::int32_t> values;  // [rows, width]
+  std::vector<std::int32_t> counts;  // entries: [rows], so many of them
+};
+
+// The next ids.size() tokens of a sequence, and which of them want their logits.
+struct StepSpan {
+  StateSlot sequence;
+  std::span<const TokenId> ids;          // at least one, or `newest`
+  std::span<const int> logit_rows;       // indices of its rows, ascending
+  bool keep = true;                      // false: computed, then forgotten; the sequence stays where it was
+  const BlockChain* chain = nullptr;     // of the sequence, up to these tokens: publish the blocks that are complete
+  bool newest = false;                   // one more row: the token that was drawn for the sequence last
+  std::span<const TokenId> drafts = {};  // guesses at those behind it: the last rows, of which some may stay (settle())
+  int model_drafts = 0;  // instead: so many that the model makes (Model::draft()), drawn with `sampling`
+  const SamplingParams* sampling = nullptr;
+  std::span<const ScoreWish> scores = {};  // by row, ascending
+  bool exports_experts = false, exports_entries = false;
+
+  int draft_count() const { return static_cast<int>(drafts.size()) + model_drafts; }
+  int rows() const { return static_cast<int>(ids.size()) + newest + draft_count(); }
+};
+
+class Runner {
+ public:
+  // Loads options.model.folder, with a progress bar on stderr when it is a terminal.
+  static Result<std::unique_ptr<Runner>> load(const EngineSetup& options);
+  // Takes a model that is already loaded; `kernels`: those that it was loaded with, or null if it uses none. The second
+  // form also takes the device that it was loaded for.
+  static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
+                                                const EngineSetup& options);
+  static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
+                                                const EngineSetup& options, DeviceChoice device);
+
+  // How much of a device's memory the cache leaves: for logits, the driver and small things.
+  static std::size_t logits_memory(std::size_t rows, std::size_t vocab) { return 2 * rows * vocab * sizeof(float); }
+  static constexpr std::size_t kLeftOnDevice = std::size_t{512} << 20;
+
+  // A new, empty sequence. kResourceExhausted when max_num_seqs (and one more) are open.
+  Result<StateSlot> open();
+  // With its chain, the place behind its last full block stays cached (the next turn resumes there).
+  void close(StateSlot sequence, const BlockChain* keep_last = nullptr);
+  // For an empty sequence, right after the lookup.
+  void resume(StateSlot sequence, const BlockChain& chain, const PrefixHit& hit);
+  // Fails like open().
+  Result<StateSlot> fork(StateSlot sequence);
+  Position truncate(StateSlot sequence, Position p, const BlockChain* chain);
+  // Another model of the same cache layout, vocabulary, profile and kernels, while no sequence is open: from now on all
+  // that is computed is its. What is cached of other weights stays under other names. Returns the model before.
+  std::unique_ptr<Model> replace_model(std::unique_ptr<Model> model, std::string weights_version);
+  // What names are made with; "": unknown, of a model that came without a checkpoint.
+  const std::string& weights_version() const { return weights_version_; }
+  const EngineSetup& options() const { return options_; }
+  // Discards every sequence and page and begins anew; sound even after a failed audit.
+  Status clear_cache();
+  // For tests of short memory: a sequence that computes nothing and holds all latent pages except this many.
+  Result<StateSlot> occupy_all_but(int latent_pages);
+  // Moves the state to the swap space and closes the sequence; without effect on an error.
+  Result<SwapHandle> swap_out(StateSlot sequence);
+  // Opens a sequence of `position` tokens from the swap space. On an error the image is gone as well, and the tokens
+  // have to be computed again.
+  Result<StateSlot> swap_in(SwapHandle image, Position position, const BlockChain* chain);
+  Position position(StateSlot sequence) const { return states_[index(sequence)].position(); }
+
+  // Computes the spans, each of a different sequence, in one batch. On an error nothing has changed:
+  //   kInvalidArgument    no spans, an empty span, a sequence that is closed or named twice, an id outside the
+  //                       vocabulary, logit_rows out of order, a sequence longer than max_model_len()
+  //   kResourceExhausted  the pools are short of pages
+  //   kUnavailable        a file of the weights has changed, maybe while the step was computed
+  Status run_step(std::span<const StepSpan> spans, const Tap* tap = nullptr);
+  // The same without its end: each span stays reserved until settle(). Ignores `keep` and `chain` of the spans.
+  Status begin(std::span<const StepSpan> spans, const Tap* tap = nullptr);
+  // The drafts of span i of the step begun last; if the model makes them, it waits for them.
+  std::span<const TokenId> drafts(std::size_t span);
+  // What the step begun last says to the `scores` of its spans, in their order: valid until the next. Their logits are
+  // computed a tile at a time, kScoreBytes at most, and are gone.
+  std::span<const RowScore> scores() const { return scores_; }
+  std::span<RowScore> scores() { return scores_; }  // to be taken, distributions are large
+  // Of the step begun last, if one of its spans wanted them, for all of its rows: valid until the next.
+  std::span<const ExportedLayer> exported_experts() const { return {experts_.data(), experts_count_}; }
+  std::span<const ExportedLayer> exported_entries() const { return {entries_.data(), entries_count_}; }
+  // For tests: a tile of at most so many rows; 0: as many as there is memory for.
+  void set_score_rows(int rows) { score_rows_limit_ = rows; }
+  static constexpr std::size_t kScoreBytes = std::size_t{32} << 20;  // once on the device, and once on the host if that
+                                                                     // is another
+  // Keeps the first `rows` rows of the sequence's span: none, or all but some of its drafts.
+  void settle(StateSlot sequence, int rows, const BlockChain* chain = nullptr);
+  // SampleRow::row refers to the logits of the step begun last, slot to the sequence, as from sample_row().
+  void draw(std::span<const SampleRow> rows);
+  bool draws_outstanding() const { return draws_.outstanding(); }
+  // Waits for what was drawn; valid until the next draw().
+  std::span<const SampledRow> finish() { return draws_.take(); }
+  // Copies the logits of the step begun last to `to`, which has room for them; they are there once later draws are
+  // finished.
+  void fetch_logits(std::span<float> to);
+  // The tap of steps that come without one; null: none. It must outlive them.
+  void watch(const Tap* tap) { tap_ = tap; }
+  // A state that no forward pass computed, for measurements: the next `rows` rows of the sequence are what `write`
+  // makes of the pages of their span, and its open state is that before the first token. Fails as run_step() does for
+  // memory and length.
+  Status fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&, CacheMemory&)>& write);
+  // Of the last step: [rows that were asked for, vocab], in span order. Waits for them and fetches them, once.
+  std::span<const float> logits() const;
+  std::span<const float> logits(std::size_t row) const { return logits().subspan(row * vocab_size(), vocab_size()); }
+
+  Model& model() { return *model_; }
+  const Model& model() const { return *model_; }
+  const CachePools& pools() const { return *pools_; }
+  PrefixCache& prefix_cache() { return *prefix_cache_; }
+  const PrefixCache& prefix_cache() const { return *prefix_cache_; }
+  SwapSpace& swap_space() { return *swap_space_; }
+  const SwapSpace& swap_space() const { return *swap_space_; }
+  // Where every chain of this model and profile begins.
+  BlockHash root(std::string_view cache_salt) const;
+  const SequenceState& state(StateSlot sequence) const { return states_[index(sequence)]; }
+  const Exec& exec() const { return exec_; }
+  // The device's status: not ok once it has broken down. Then nothing that it computed can be trusted: whoever has
+  // taken tokens or logits must check before using them.
+  Status device_status() const { return device_->status(); }
+  // The files that what it computes depends on; null: none, or a device has all of them in its own memory.
+  std::shared_ptr<ServedFiles> files() const { return computes_later() ? nullptr : model_->files(); }
+  // Waits until all steps are computed, for measuring times.
+  void wait() const { device_->wait(); }
+  // A step may still be computed when begin() has returned.
+  bool computes_later() const { return device_ != &cpu_device(); }
+  int threads() const { return pool_->threads(); }
+  void set_threads(int threads);  // >= 1; changes no bit of any result
+  // Pins each thread to a core of its own, if there are as many (base/threads/cpu_topology.h); set_threads() ends that.
+  void pin_threads();
+  // Pins the calling thread, which must be the one that calls run_step(), to the core left for it.
+  void pin_caller() const;
+  // [rows - 1]: about what a step of so many rows takes, as far as it was measured; empty: not at all.
+  const std::vector<double>& row_seconds() const { return row_seconds_; }
+  void set_row_seconds(std::vector<double> seconds) { row_seconds_ = std::move(seconds); }
+  // About what such a step takes longer than one that the next is enqueued behind before its tokens are known.
+  double wait_seconds() const { return wait_seconds_; }
+  void set_wait_seconds(double seconds) { wait_seconds_ = seconds; }
+  // About what a draft by the model takes; 0: not measured.
+  double draft_seconds() const { return draft_seconds_; }
+  void set_draft_seconds(double seconds) { draft_seconds_ = seconds; }
+  // The most rows of a step: --max-num-batched-tokens, or the value that 0 stands for.
+  int step_rows() const { return step_rows_; }
+  void set_step_rows(int rows) { step_rows_ = rows; }  // no more than before
+  std::size_t vocab_size() const { return vocab_size_; }
+  int max_model_len() const { return max_model_len_; }
+  const char* isa_name() const;
+  const LoadReport& load_report() const { return load_report_; }
+  // The laws of conservation and publication (cache/audit.h).
+  Status audit() const;
+
+ private:
+  Runner() = default;
+  Status set_up(const EngineSetup& options);
+  Result<std::size_t> cache_budget(const EngineSetup& options);
+  Status take_logits_memory(std::size_t rows);
+  Status prepare_for(int rows);
+  static std::size_t index(StateSlot slot) { return static_cast<std::size_t>(slot.value); }
+  Status check(std::span<const StepSpan> spans);
+  Status check_span(const StepSpan& span);
+  Status reserve(std::span<const StepSpan> spans);
+  const StepTables& tables_of(std::span<const StepSpan> spans);
+  void make_drafts(std::span<const StepSpan> spans);
+  Status plan_scores(std::span<const StepSpan> spans);
+  void plan_exports(std::span<const StepSpan> spans);
+  void fetch_ints(const std::int32_t* from, std::size_t count, std::vector<std::int32_t>* to);
+  void score_tile(int first, int rows);
+  struct SpoiledRow {
+    CacheMemory::Rows at;
+    std::vector<std::byte> before;
+  };
+  // Deliberate faults (runner_faults.cc).
+  std::vector<SpoiledRow> inject_before_pass();
+  void inject_after_pass(std::span<const SpoiledRow> spoiled);
+  std::vector<SpoiledRow> rows_to_spoil() const;
+  CacheMemory::Rows row_at(std::size_t plane, const BatchSpan& span, Position p) const;
+  void forget_residuals();
+  void move_rows_to_residuals();
+  bool makes_drafts(const StepSpan& span) const;
+
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<Device> owned_device_;  // before all that has memory of it
+  Device* device_ = &cpu_device();
+  Exec exec_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<CachePools> pools_;
+  std::unique_ptr<PrefixCache> prefix_cache_;
+  std::unique_ptr<SwapSpace> swap_space_;
+  EngineSetup options_;
+  MemoryPlan plan_;
+  mutable std::uint64_t audits_ = 0;
+  LoadReport load_report_;
+  std::string weights_version_;
+  std::size_t vocab_size_ = 0;
+  int max_model_len_ = 0;
+  std::vector<SequenceState> states_;   // by StateSlot
+  std::vector<std::uint64_t> in_step_;  // by StateSlot: the last step that named it
+  std::uint64_t step_ = 0;
+  const Tap* tap_ = nullptr;
+  int step_rows_ = 0, prepared_rows_ = 0;
+  std::vector<double> row_seconds_;
+  double draft_seconds_ = 0, wait_seconds_ = 0;
+  std::vector<int> cpus_;    // of the pinned threads, the caller's first; empty: none is
+  std::vector<int> usable_;  // all that this process may run on, once threads are pinned
+
+  StepBuilder builder_;
+  std::vector<BatchSpan> spans_;                  // of the last step
+  std::vector<std::span<const TokenId>> drafts_;  // of its spans, where they are given
+  std::vector<int> wish_of_;                      // of its spans, in wishes_; -1: the model makes none
+  ModelDrafts model_drafts_;
+  std::vector<DraftWish> wishes_;
+  std::size_t logit_count_ = 0;
+  StepExports exports_;
+  std::vector<ScoreWish> wanted_scores_;  // of the step
+  std::vector<RowScore> scores_;
+  std::vector<SampleRow> score_rows_;
+  std::vector<SampledRow> scored_;
+  std::vector<std::uint32_t> score_masks_;
+  std::vector<int> wanted_rows_;  // of a span
+  DeviceMemory score_tile_;       // of the device; taken when it is first needed
+  std::vector<float> host_tile_;
+  int score_rows_limit_ = 0;
+  std::vector<ExportedLayer> experts_, entries_;  // the first so many are the step's:
+  std::size_t experts_count_ = 0, entries_count_ = 0;
+  DeviceTables device_tables_;  // unused on the CPU, whose tables are the builder's
+  DeviceMemory logits_memory_;  // of the device
+  TokenDraws draws_;
+  mutable std::vector<float> host_logits_;
+  mutable bool logits_fetched_ = false;
+};
+
+}  // namespace sluice

@@ -1,0 +1,200 @@
+// Which drafts a stepper offers and how it decides to wait for tokens, on a device whose steps begin before the tokens
+// of those before are known. None of it changes an answer, so only this sees it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/step/stepper_testing.h"
+
+namespace sluice::stepper_drafts_test {
+namespace {
+
+constexpr int kPrompt = 20, kAnswer = 1000;
+
+EngineSetup waits_where_it_pays() {
+  EngineSetup options = small_options();
+  options.machine.device = "emulated";
+  options.scheduler.async_scheduling = "auto";
+  options.speculation.speculative = "ngram";
+  options.speculation.num_speculative_tokens = 4;
+  options.scheduler.max_num_seqs = 32;
+  options.scheduler.max_num_batched_tokens = 256;
+  return options;
+}
+
+const std::vector<TokenId>& answer() {
+  static const std::vector<TokenId> tokens = greedy_alone(random_tokens(kPrompt, 1), kAnswer);
+  return tokens;
+}
+
+struct Cost {
+  double row = 0.1, wait = 0.2;  // of a step of one row
+};
+
+// Sequences that decode on a device that goes on by itself.
+class Ahead {
+ public:
+  explicit Ahead(int sequences, const Cost& cost = {}, bool exports = false)
+      : cost_(cost),
+        runner_(Runner::create(std::make_unique<FakeModel>(FakeModel::Settings{.experts = exports ? 8 : 0}), nullptr,
+                               waits_where_it_pays())
+                    .value()) {
+    std::vector<double> seconds;
+    for (int rows = 0; rows < 64; ++rows) seconds.push_back(1 + cost.wait + cost.row * rows);
+    runner_->set_row_seconds(std::move(seconds));
+    runner_->set_wait_seconds(cost.wait);
+    stepper_ = std::make_unique<Stepper>(runner_.get(), waits_where_it_pays());
+    for (int i = 0; i < sequences; ++i) {
+      NewSequence given;
+      given.prompt = random_tokens(kPrompt, 1);
+      given.max_tokens = kAnswer;
+      given.exports_experts = exports;
+      stepper_->add(std::move(given));
+    }
+  }
+
+  // As the engine does it (step_loop.cc). Whether it waited.
+  bool step() {
+    bool waited = false;
+    if (stepper_->outstanding() && stepper_->wants_tokens()) take(), waited = true;
+    EXPECT_TRUE(stepper_->begin().ok());
+    if (stepper_->outstanding()) take();
+    stepper_->settle();
+    const bool drafted = stepper_->drafted();
+    drafting_ += drafted ? 1 : 0;
+    const std::vector<SequenceId> sampled(stepper_->sampled().begin(), stepper_->sampled().end());
+    for (std::size_t i = 0; i < sampled.size(); ++i) {
+      stepper_->draw(sampled[i], stepper_->logits_row(i), {.temperature = 0});
+    }
+    stepper_->send();
+    if (stepper_->drafted()) take();
+    stepper_->settle_drafts();
+    stepper_->took(1 + cost_.row * (stepper_->plan().rows - 1) + (drafted ? cost_.wait : 0));
+    return waited;
+  }
+  int waits(int steps) {
+    int waits = 0;
+    for (int i = 0; i < steps; ++i) waits += step() ? 1 : 0;
+    return waits;
+  }
+
+  // `to`, of the place in the answer of the token that is drawn next or on its way, has so many copies, of which those
+  // that `right` says are the answer's.
+  void draft_by(std::function<int(int next)> to, std::function<bool(int next, int at)> right) {
+    stepper_->draft_by([this, to, right](SequenceId id, std::span<TokenId> tokens) {
+      const int next = stepper_->generated(id), count = std::min(to(next), static_cast<int>(tokens.size()));
+      for (int i = 0; i < count; ++i) {
+        const TokenId token = answer().at(static_cast<std::size_t>(next + i));
+        tokens[static_cast<std::size_t>(i)] = right(next, next + i) ? token : (token + 1) % 64;
+      }
+      return count;
+    });
+  }
+  int drafting() const { return drafting_; }  // steps that had drafts
+  DraftStats drafts() const {
+    EngineStats stats;
+    stepper_->fill(&stats);
+    return stats.drafts;
+  }
+
+ private:
+  void take() {
+    for (const DrawnToken& drawn : stepper_->take()) {
+      if (drawn.id) stepper_->append(drawn.id, drawn.row->token);
+    }
+  }
+
+  Cost cost_;
+  std::unique_ptr<Runner> runner_;
+  std::unique_ptr<Stepper> stepper_;
+  int drafting_ = 0;
+};
+
+int many(int) {
+  return 8;
+}
+bool always(int, int) {
+  return true;
+}
+bool never(int, int) {
+  return false;
+}
+
+// What would have been drafted is compared with what came: the device is waited for where it was right alone.
+TEST(StepperDraftsTest, CopiesThatAreNeverRightAreNotWaitedFor) {
+  for (const bool right : {true, false}) {
+    Ahead ahead(1);
+    ahead.draft_by(many, right ? always : never);
+    ahead.waits(30);
+    const int waits = ahead.waits(150);
+    if (right) {
+      EXPECT_GT(ahead.drafts().accepted_tokens, 300U);
+    } else {
+      EXPECT_LE(waits, 3);
+      EXPECT_LT(ahead.drafts().drafted_tokens, 40U);
+    }
+  }
+}
+
+// Of many sequences some steps are not asked about; what was foreseen in one is not compared with the next token.
+TEST(StepperDraftsTest, WhatWasForeseenIsComparedOnce) {
+  Ahead ahead(16, {.row = 0.03});
+  bool right = false;
+  ahead.draft_by(many, [&right](int, int) { return right; });
+  ahead.waits(150);
+  right = true;
+  ahead.waits(60);
+  const std::uint64_t before = ahead.drafts().accepted_tokens;
+  ahead.waits(60);
+  EXPECT_GT(ahead.drafts().accepted_tokens - before, 16U * 60);
+}
+
+// A copy that ends with the token that is on its way leaves nothing to draft behind it.
+TEST(StepperDraftsTest, ACopyOfTheTokenOnItsWayAloneIsNotWaitedFor) {
+  Ahead ahead(1);
+  ahead.draft_by([](int next) { return next % 2; }, always);
+  EXPECT_EQ(ahead.waits(100), 0);
+}
+
+// Drafts behind the token on its way are as likely as the second, not as the first: of copies whose first token alone
+// is right nothing is expected there. They have drafts from one step without them to the next, and are then tried
+// again.
+TEST(StepperDraftsTest, WhatIsForeseenIsAsLikelyAsWhatFollows) {
+  Ahead ahead(1);
+  ahead.draft_by(many, [](int next, int at) { return at == next; });
+  ahead.waits(300);
+  EXPECT_GE(ahead.drafting(), 60);
+  EXPECT_LE(ahead.drafting(), 240);
+}
+
+// One sequence is asked about before each step, so that no copy is missed: of 15 tokens four are copied.
+TEST(StepperDraftsTest, NoCopyOfOneSequenceIsMissed) {
+  constexpr int kPeriod = 15, kCopied = 4;
+  Ahead ahead(1);
+  ahead.draft_by([](int next) { return std::max(0, kCopied - next % kPeriod); }, always);
+  ahead.waits(400);
+  EXPECT_GT(ahead.drafts().accepted_tokens, 400U * 2 / kPeriod);
+}
+
+// It can have no drafts, so that nothing is gained by its tokens.
+TEST(StepperDraftsTest, ASequenceThatExportsIsNotWaitedFor) {
+  Ahead ahead(1, {}, true);
+  ahead.draft_by(many, always);
+  EXPECT_EQ(ahead.waits(60), 0);
+  EXPECT_EQ(ahead.drafts().drafted_tokens, 0U);
+}
+
+// What a step of the table takes is without the wait: two of three steps each are dearer than four tokens.
+TEST(StepperDraftsTest, AWaitThatTakesLongIsNotPaidFor) {
+  Ahead ahead(1, {.wait = 3});
+  ahead.draft_by(many, always);
+  EXPECT_LE(ahead.waits(100), 2);
+}
+
+}  // namespace
+}  // namespace sluice::stepper_drafts_test

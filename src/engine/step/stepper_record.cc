@@ -1,0 +1,222 @@
+// Stepper: what is written down of its steps, and where it stands.
+#include <algorithm>
+#include <utility>
+
+#include "engine/step/stepper.h"
+
+namespace sluice {
+namespace {
+
+template <class Page>
+PoolLook look_at(const Pool<Page>& pool, std::size_t page_bytes) {
+  PoolLook look;
+  look.pages = pool.total();
+  look.used = pool.used();
+  look.cached = pool.cached();
+  look.page_bytes = static_cast<std::int64_t>(page_bytes);
+  const std::int64_t pages = pool.total(), cells = std::min<std::int64_t>(pages, PoolLook::kCells);
+  const auto level = [](std::int64_t part, std::int64_t whole) {
+    return static_cast<std::uint8_t>((part * 15 + whole - 1) / whole);
+  };
+  look.cells.reserve(static_cast<std::size_t>(cells));
+  for (std::int64_t cell = 0; cell < cells; ++cell) {
+    const std::int64_t first = cell * pages / cells, end = (cell + 1) * pages / cells;
+    std::int64_t used = 0, shared = 0, cached = 0;
+    for (std::int64_t page = first; page < end; ++page) {
+      const Page at(static_cast<std::int32_t>(page));
+      const int owners = pool.owners(at);
+      used += owners == 1;
+      shared += owners > 1;
+      cached += owners == 0 && pool.published(at);
+    }
+    look.cells.push_back({level(used, end - first), level(shared, end - first), level(cached, end - first)});
+  }
+  return look;
+}
+
+const char* name_of(SchedulingPolicy policy) {
+  switch (policy) {
+    case SchedulingPolicy::kFair:
+      return "fair";
+    case SchedulingPolicy::kFcfs:
+      return "fcfs";
+    case SchedulingPolicy::kPriority:
+      return "priority";
+    case SchedulingPolicy::kPrefillFirst:
+      return "prefill-first";
+  }
+  return "";
+}
+
+}  // namespace
+
+void Stepper::record(StepItem::Kind kind, const Sequence& s, int a, int b, int detail, int flags) {
+  if (recorder_ == nullptr) return;
+  record_idle();
+  recorder_->add({.kind = kind,
+                  .flags = static_cast<std::uint8_t>(flags),
+                  .detail = static_cast<std::uint16_t>(detail),
+                  .sequence = s.number,
+                  .a = a,
+                  .b = b});
+}
+
+// Of a sequence that begins to live.
+std::uint32_t Stepper::number(SequenceId id) {
+  const auto index = static_cast<std::size_t>(id.value);
+  numbers_.resize(std::max(numbers_.size(), index + 1));
+  return numbers_[index] = recorder_ != nullptr ? recorder_->next_sequence() : 0;
+}
+
+// A plan without a row is no step, but replays need it: whoever waits for another one's prefix counts plans.
+void Stepper::record_idle() {
+  if (idle_plans_ > 0) recorder_->add({.kind = StepItem::Kind::kIdle, .a = std::exchange(idle_plans_, 0)});
+}
+
+void Stepper::record_arrival(const Sequence& s, const Sequence* again) {
+  if (recorder_ == nullptr) return;
+  record(StepItem::Kind::kArrival, s, s.counts.prompt_tokens, s.counts.max_tokens, s.answer.choice);
+  const RequestId request = s.answer.request != nullptr ? s.answer.request->id : 0;
+  record(StepItem::Kind::kRequest, s, static_cast<int>(request), s.counts.priority);
+  if (again != nullptr) return record(StepItem::Kind::kAgain, s, static_cast<int>(again->number));
+  record_blocks(s, 0);
+}
+
+void Stepper::record_blocks(const Sequence& s, int first) {
+  for (int block = first; block < s.chain->blocks(); ++block) {
+    recorder_->add(recorder_->block(s.number, (*s.chain)[block].word()));
+  }
+}
+
+// Preemptions and admissions are recorded as they are carried out: what could not be swapped is computed again.
+// Sequences that decode are told by what lies densely (numbers_): 1,000 of them cost some microseconds otherwise. The
+// row that chooses a token has never been computed before.
+void Stepper::record_plan() {
+  record_idle();
+  for (const ReasonToWait& wait : plan_.reasons) {
+    record(StepItem::Kind::kWait, sequence(wait.sequence), static_cast<int>(wait.reason));
+  }
+  const auto decode = [this](const Span& span, std::uint64_t* word) {
+    if (span.rows != 1 || !span.samples || span.drafts != 0) return false;
+    *word = StepRecorder::decode(numbers_[static_cast<std::size_t>(span.sequence.value)], span.first_position);
+    return true;
+  };
+  const std::span<const Span> spans = plan_.spans;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    if (!state_lost_) {
+      i += recorder_->add_decodes(spans.size() - i,
+                                  [&](std::size_t j, std::uint64_t* word) { return decode(spans[i + j], word); });
+    }
+    if (i < spans.size()) record_span(spans[i]);
+  }
+}
+
+void Stepper::record_span(const Span& span) {
+  const Sequence& s = sequence(span.sequence);
+  if (!s.slot) return;
+  const int again = std::clamp(s.reached - span.first_position, 0, span.rows - span.drafts);
+  record(StepItem::Kind::kSpan, s, span.first_position, span.rows | (again << 16), span.drafts,
+         span.samples ? StepItem::kSamples : 0);
+}
+
+void Stepper::close_record() {
+  if (recorder_ == nullptr || step_began_ns_ < 0) return;
+  const CachePools& pools = runner_->pools();
+  StepRecord counts;
+  counts.begin_ns = std::exchange(step_began_ns_, -1);
+  counts.end_ns = StepRecorder::now_ns();
+  counts.rows = plan_.rows;
+  counts.running = scheduler_.running();
+  counts.waiting = scheduler_.waiting();
+  counts.latent_used = pools.latents().used();
+  counts.latent_cached = pools.latents().cached();
+  counts.window_used = pools.windows().used();
+  counts.window_cached = pools.windows().cached();
+  counts.slots_used = pools.slots().used();
+  counts.swap_bytes = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
+  recorder_->close(counts);
+}
+
+void Stepper::fill(EngineStats* stats) const {
+  const CachePools& pools = runner_->pools();
+  *stats = counters_;
+  stats->running = scheduler_.running();
+  stats->waiting = scheduler_.waiting();
+  stats->paused = scheduler_.paused();
+  stats->waiting_for = scheduler_.waiting_for();
+  stats->cache_bytes_total = static_cast<std::int64_t>(pools.bytes_total());
+  stats->cache_bytes_used = static_cast<std::int64_t>(pools.bytes_used());
+  stats->swap_bytes_total = static_cast<std::int64_t>(runner_->swap_space().bytes_total());
+  stats->swap_bytes_used = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
+  CacheStats& cache = stats->cache;
+  cache.published_blocks = pools.latents().published_count();
+  cache.evicted_blocks = pools.latents().evicted_count();
+  cache.published_windows = pools.windows().published_count();
+  cache.evicted_windows = pools.windows().evicted_count();
+  cache.latent_pages_total = pools.latents().total();
+  cache.latent_pages_cached = pools.latents().cached();
+  cache.latent_pages_used = pools.latents().used();
+  cache.window_pages_total = pools.windows().total();
+  cache.window_pages_cached = pools.windows().cached();
+  cache.window_pages_used = pools.windows().used();
+}
+
+SequenceLook Stepper::look(const Sequence& s, SequenceId id) const {
+  SequenceLook look;
+  look.sequence = s.number;
+  look.request = s.answer.request != nullptr ? s.answer.request->id : 0;
+  look.choice = s.answer.choice;
+  look.priority = s.counts.priority;
+  look.prompt_tokens = s.counts.prompt_tokens;
+  look.tokens = static_cast<int>(s.tokens.size());
+  look.cached_tokens = s.cached_tokens;
+  if (s.slot) {
+    const SequenceState& state = runner_->state(s.slot);
+    look.computed = state.position();
+    look.state = look.computed < look.prompt_tokens ? SequenceLook::State::kPrompt : SequenceLook::State::kDecoding;
+    if (!s.complete && scheduler_.paused(id)) look.state = SequenceLook::State::kPaused;
+    look.window_pages = static_cast<int>(state.window_pages().size());
+    for (const LatentPage page : state.latent_pages()) look.latent_pages.push_back(page.value);
+    return look;
+  }
+  look.state = s.swapped ? SequenceLook::State::kSwapped : SequenceLook::State::kWaiting;
+  look.computed = s.swapped ? s.swapped_position : 0;
+  look.reason = scheduler_.wait_reason(id);
+  return look;
+}
+
+EngineLook Stepper::look() const {
+  const CachePools& pools = runner_->pools();
+  const SchedulerLimits& limits = scheduler_.limits();
+  EngineLook look;
+  look.now_ns = StepRecorder::now_ns();
+  look.policy = name_of(limits.policy);
+  look.most_rows = limits.max_batched_tokens;
+  look.most_sequences = limits.max_seqs;
+  look.most_tokens = limits.max_model_len;
+  look.latents = look_at(pools.latents(), pools.layout().latent_page_bytes());
+  look.windows = look_at(pools.windows(), pools.layout().window_page_bytes());
+  look.slots = pools.slots().total();
+  look.slots_used = pools.slots().used();
+  look.slot_bytes = static_cast<std::int64_t>(pools.layout().open_bytes()) * pools.plan().open_states;
+  look.swap_bytes = static_cast<std::int64_t>(runner_->swap_space().bytes_total());
+  look.swap_bytes_used = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    const Sequence& s = sequences_[i];
+    if (s.alive && s.slot) look.sequences.push_back(this->look(s, SequenceId(static_cast<std::int32_t>(i))));
+  }
+  std::sort(look.sequences.begin(), look.sequences.end(),
+            [](const SequenceLook& a, const SequenceLook& b) { return a.sequence < b.sequence; });
+  const bool by_priority = limits.policy == SchedulingPolicy::kPriority;
+  int best = 0;
+  bool first = true;
+  for (const SequenceId id : scheduler_.in_order_of_waiting()) {
+    SequenceLook one = this->look(sequence(id), id);
+    if (std::exchange(first, false)) best = one.priority;
+    if (by_priority && one.reason == WaitReason::kQueue && one.priority > best) one.reason = WaitReason::kPriority;
+    look.sequences.push_back(std::move(one));
+  }
+  return look;
+}
+
+}  // namespace sluice

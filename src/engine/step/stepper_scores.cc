@@ -1,0 +1,102 @@
+// Stepper: log-probabilities of prompts, and what layers chose for each position. A row judges the token behind it, so
+// the rows from the one before the first unscored token on must be computed, whatever the prefix cache has of them:
+// pages that are published stay as they are (BatchSpan::latents_from). What has been judged once is not judged again
+// after a preemption.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/step/stepper.h"
+
+namespace sluice {
+
+Position Stepper::unscored(const Sequence& s) {
+  if (s.logprobs == nullptr) return s.counts.prompt_tokens;
+  return std::min(s.logprobs->start + static_cast<Position>(s.logprobs->tokens.size()), s.counts.prompt_tokens);
+}
+
+Position Stepper::most_resume(const Sequence& s) {
+  const Position next = unscored(s);
+  const Position scored = next < s.counts.prompt_tokens ? next - 1 : PrefixCache::kNoLimit;
+  return exports(s) ? std::min(scored, s.exported) : scored;
+}
+
+std::span<const ScoreWish> Stepper::scores_of(const Span& span) {
+  const Sequence& s = sequence(span.sequence);
+  const std::size_t begin = score_wishes_.size();
+  const Position end = std::min(span.first_position + span.rows, s.counts.prompt_tokens - 1);
+  for (Position p = std::max(span.first_position, unscored(s) - 1); p < end; ++p) {
+    score_wishes_.push_back({.row = p - span.first_position,
+                             .token = s.tokens[static_cast<std::size_t>(p) + 1],
+                             .top_logprobs = s.top_logprobs,
+                             .distribution = s.distributions});
+  }
+  return std::span(score_wishes_).subspan(begin);
+}
+
+// Of the step that was begun. They depend on nothing that may still happen to it.
+void Stepper::take_scores() {
+  std::span<RowScore> scores = runner_->scores();
+  for (std::size_t i = 0; i < step_spans_.size() && !scores.empty(); ++i) {
+    const std::size_t count = step_spans_[i].scores.size();
+    if (count == 0) continue;
+    Sequence& s = sequence(step_ids_[i]);
+    SLUICE_CHECK(runner_->position(s.slot) + step_spans_[i].scores.front().row + 1 == unscored(s),
+                 "a prompt's tokens are judged in their order, each once");
+    for (RowScore& score : scores.first(count)) {
+      PromptLogprob& token = s.logprobs->tokens.emplace_back();
+      const bool numbers = score.logprobs.status == SampleStatus::kOk;
+      token.logprob = numbers ? score.logprobs.logprob : std::numeric_limits<float>::quiet_NaN();
+      token.rank = score.rank;
+      token.distribution = std::move(score.distribution);
+      for (std::size_t t = 0; t < static_cast<std::size_t>(score.logprobs.top_count); ++t) {
+        token.top.push_back({score.logprobs.top_ids[t], score.logprobs.top_logprobs[t]});
+      }
+    }
+    scores = scores.subspan(count);
+  }
+}
+
+// Of the first `rows` rows of a span, which stay. Rows that are computed again say nothing new.
+void Stepper::export_rows(Sequence& s, std::size_t span, int rows) {
+  std::size_t row = 0;
+  for (std::size_t i = 0; i < span; ++i) row += static_cast<std::size_t>(step_spans_[i].rows());
+  const Position first = runner_->position(s.slot);
+  ExportedRows& to = s.rows;
+  for (Position p = first; p < first + rows; ++p, ++row) {
+    if (p < s.exported) continue;
+    SLUICE_CHECK(p == s.exported, "rows are exported in their order, each once");
+    ++s.exported;
+    ++to.rows;
+    to.expert_layers.clear();
+    for (const ExportedLayer& layer : runner_->exported_experts()) {
+      if (!s.exports_experts) break;
+      const auto width = static_cast<std::size_t>(layer.width);
+      to.slots = layer.width;
+      to.expert_layers.push_back(layer.layer);
+      for (std::size_t i = 0; i < width; ++i) {
+        to.experts.push_back(static_cast<std::uint16_t>(layer.values[row * width + i]));
+      }
+    }
+    to.entry_layers.clear();
+    for (const ExportedLayer& layer : runner_->exported_entries()) {
+      if (!s.exports_entries) break;
+      to.entry_layers.push_back(layer.layer);
+      to.tokens_per_entry = layer.tokens_per_row;
+      const std::int32_t count = layer.all ? (p + 1) / layer.tokens_per_row : layer.counts[row];
+      to.entry_counts.push_back(count);
+      for (std::int32_t i = 0; i < count; ++i) {
+        to.entries.push_back(
+            layer.all ? i : layer.values[row * static_cast<std::size_t>(layer.width) + static_cast<std::size_t>(i)]);
+      }
+    }
+  }
+}
+
+ExportedRows Stepper::take_exported(SequenceId id) {
+  ExportedRows rows = std::exchange(sequence(id).rows, {});
+  return rows;
+}
+
+}  // namespace sluice

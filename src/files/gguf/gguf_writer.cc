@@ -1,0 +1,108 @@
+#include "files/gguf/gguf_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/storage/pending_file.h"
+#include "files/gguf/gguf_types.h"
+#include "files/tensor_view.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kChunkBlocks = 65536;
+
+std::uint64_t padding(std::uint64_t size) {
+  return (kGgufAlignment - size % kGgufAlignment) % kGgufAlignment;
+}
+
+Status write_tensor(PendingFile& file, const TensorSource& tensor, std::size_t bytes, std::vector<std::byte>& buffer,
+                    const std::function<void(std::size_t)>& add_progress) {
+  const std::size_t chunk = kChunkBlocks * static_cast<std::size_t>(dtype_block(tensor.dtype).bytes);
+  for (std::size_t offset = 0; offset < bytes; offset += chunk) {
+    const std::size_t size = std::min(chunk, bytes - offset);
+    if (tensor.produce) {
+      buffer.resize(chunk);
+      const std::span<std::byte> piece(buffer.data(), size);
+      SLUICE_RETURN_IF_ERROR(tensor.produce(offset, piece).with_context("tensor " + tensor.name));
+      SLUICE_RETURN_IF_ERROR(file.write(piece));
+    } else {
+      SLUICE_RETURN_IF_ERROR(file.write(tensor.data.subspan(offset, size)));
+    }
+    add_progress(size);
+  }
+  const std::vector<std::byte> zeros(padding(bytes));
+  return file.write(zeros);
+}
+
+}  // namespace
+
+std::string GgufEncoding::texts(const std::vector<std::string>& values) {
+  std::string elements;
+  for (const std::string& value : values) elements += text(value);
+  return array(GgufType::kString, values.size(), elements);
+}
+
+std::string GgufEncoding::tensor_entry(std::string_view name, const std::vector<std::uint64_t>& dims,
+                                       std::uint32_t type, std::uint64_t offset) {
+  std::string entry = text(name) + number(static_cast<std::uint32_t>(dims.size()));
+  for (const std::uint64_t size : dims) entry += number(size);
+  return entry + number(type) + number(offset);
+}
+
+GgufEntries& GgufEntries::entry(std::string_view key, GgufType type, std::string_view value) {
+  bytes_ += GgufEncoding::text(key) + GgufEncoding::number(static_cast<std::uint32_t>(type));
+  bytes_ += value;
+  ++count_;
+  return *this;
+}
+
+GgufEntries& GgufEntries::i32s(std::string_view key, const std::vector<std::int32_t>& values) {
+  std::string elements;
+  for (const std::int32_t value : values) elements += GgufEncoding::number(value);
+  return entry(key, GgufType::kArray, GgufEncoding::array(GgufType::kInt32, values.size(), elements));
+}
+
+Status write_gguf(const std::string& path, const GgufEntries& metadata, const std::vector<TensorSource>& tensors,
+                  const WriteProgress& progress) {
+  std::string table = GgufEncoding::head(kGgufVersion, tensors.size(), metadata.count()) + metadata.bytes();
+  std::set<std::string_view> names;
+  std::vector<std::size_t> sizes;
+  std::uint64_t end = 0;
+  for (const TensorSource& tensor : tensors) {
+    Result<std::size_t> bytes = tensor_bytes(tensor.dtype, tensor.shape);
+    if (!bytes.ok()) return bytes.status().with_context("tensor " + tensor.name);
+    if (!tensor.produce && tensor.data.size() != *bytes) {
+      return invalid_argument(fmt::format("tensor {}: expected {} bytes for {} {}, found {}", tensor.name, *bytes,
+                                          dtype_name(tensor.dtype), shape_text(tensor.shape), tensor.data.size()));
+    }
+    const std::optional<std::uint32_t> type = gguf_tensor_code(tensor.dtype);
+    if (!type || tensor.shape.size() > kGgufMaxDimensions || tensor.name.size() > kGgufMaxNameBytes ||
+        !names.insert(tensor.name).second) {
+      return invalid_argument(fmt::format(
+          "tensor {}: expected a name of its own of at most {} bytes, at most {} dimensions and a type that GGUF files "
+          "have, found {} {}",
+          tensor.name, kGgufMaxNameBytes, kGgufMaxDimensions, dtype_name(tensor.dtype), shape_text(tensor.shape)));
+    }
+    table += GgufEncoding::tensor_entry(tensor.name, {tensor.shape.rbegin(), tensor.shape.rend()}, *type, end);
+    sizes.push_back(*bytes);
+    end += *bytes + padding(*bytes);
+  }
+  table.resize(table.size() + padding(table.size()), '\0');
+
+  SLUICE_ASSIGN_OR_RETURN(PendingFile file, PendingFile::create(path));
+  SLUICE_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(table))));
+  std::vector<std::byte> buffer;
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    SLUICE_RETURN_IF_ERROR(write_tensor(file, tensors[i], sizes[i], buffer, [&](std::size_t bytes) {
+      done += bytes;
+      if (progress) progress(done, end);
+    }));
+  }
+  return file.finish();
+}
+
+}  // namespace sluice

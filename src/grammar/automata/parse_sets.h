@@ -1,0 +1,119 @@
+// ParseSets: the states of all parses of a text by a Network at once, a byte at a time.
+//
+// A set has every (state, stack) that some parse of the text so far is in. Stacks are shared: a Stack is a rule's open
+// call with all the places to which it may return, each with the stack below it. Sets and stacks are values: equal ones
+// have the same number, nothing is ever changed, so keeping a number is keeping the parse, and going back is using an
+// old number. The set after a text depends on the text alone. A set is never empty: what cannot be completed is not in
+// one (network.h), and a byte that nobody can take leads to kNoSet.
+//
+// Work and memory are bounded: a set of more than kMostParses parses, or one that takes more than kMostWork steps to
+// make, is not made: kTooMany stands for it. Whether it does depends on the text alone, too.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/automata/network.h"
+
+namespace sluice {
+
+using SetId = std::int32_t;
+using StackId = std::int32_t;
+inline constexpr SetId kNoSet = -1;    // no text goes on so
+inline constexpr SetId kTooMany = -2;  // too ambiguous to be followed
+inline constexpr StackId kRootStack = 0;
+inline constexpr std::size_t kMostParses = 3'000;  // of one set
+inline constexpr std::size_t kMostWork = 500'000;  // states entered for what follows one set
+
+struct Parse {
+  std::int32_t state = 0;  // one that has bytes
+  StackId stack = kRootStack;
+
+  bool operator==(const Parse&) const = default;
+  auto operator<=>(const Parse&) const = default;
+};
+
+class ParseSets {
+ public:
+  struct Range {  // bytes low to high lead to `to`
+    std::uint8_t low = 0, high = 0;
+    SetId to = kNoSet;
+  };
+  struct Set {
+    std::vector<Parse> parses;  // ascending
+    bool complete = false;      // the text may end here
+    bool expanded = false;
+    std::uint32_t work = 0;     // once expanded: states entered for that
+    std::uint32_t charged = 0;  // the walk that it was counted in
+    std::vector<Range> ranges;  // once expanded: ascending, disjoint
+    std::uint64_t loops = 0;    // once expanded: the kinds of bytes (byte_kind()) all of which lead back to it
+  };
+
+  explicit ParseSets(const Network& network);
+
+  SetId start();                             // of the root rule, nothing read
+  SetId at(std::int32_t state);              // in this state of a rule, at the bottom of everything
+  SetId after_return(StackId stack);         // where the calls of this stack return to; may be kNoSet
+  SetId step(SetId set, std::uint8_t byte);  // any of them may be kTooMany
+
+  // Of one that was made.
+  const Set& set(SetId id) const { return sets_[static_cast<std::size_t>(id)]; }
+  const std::vector<Range>& ranges(SetId id);
+  // What the sets of a walk took to make, each once, whether or not they were made for it.
+  std::uint32_t begin_walk() { return ++walk_; }
+  std::size_t charge(SetId expanded, std::uint32_t walk);
+  int depth(StackId stack) const { return stacks_[static_cast<std::size_t>(stack)].depth; }
+
+  std::size_t bytes() const { return bytes_; }
+  // The same set in another ParseSets of the network.
+  SetId copy_to(ParseSets& other, SetId id) const;
+
+ private:
+  static constexpr SetId kNotKnown = kTooMany - 1;
+  struct Frame {
+    std::int32_t to = -1;  // the state to go on in; -1: the bottom
+    StackId below = kRootStack;
+
+    bool operator==(const Frame&) const = default;
+    auto operator<=>(const Frame&) const = default;
+  };
+  struct Stack {
+    std::vector<Frame> frames;  // ascending
+    int depth = 0;              // of the lowest of them
+    SetId returned = kNotKnown;
+  };
+  struct Pending {  // a call to be entered
+    std::int32_t order = 0, rule = 0;
+    Frame frame;
+  };
+
+  // A set while it is made: enter() states, then finish().
+  void enter(std::int32_t state, StackId stack);
+  void enter_reached(const NetworkState& state, StackId stack, bool may_end);
+  void leave(StackId stack);
+  void call(const CallEdge& edge, StackId stack);
+  SetId finish();
+  StackId intern(std::vector<Frame> frames);
+  SetId intern(Set set);
+
+  const Network& network_;
+  std::vector<Stack> stacks_;
+  std::vector<Set> sets_;
+  std::unordered_multimap<std::uint64_t, StackId> stack_ids_;
+  std::unordered_multimap<std::uint64_t, SetId> set_ids_;
+  std::size_t bytes_ = 0;
+  std::uint32_t walk_ = 0;
+
+  std::vector<Parse> parses_;  // of the set that is made
+  std::vector<Pending> pending_;
+  std::vector<StackId> left_;
+  std::size_t work_ = 0;  // of the call under way
+  bool complete_ = false;
+};
+
+}  // namespace sluice

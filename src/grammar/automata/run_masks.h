@@ -1,0 +1,108 @@
+// RunMasks: the masks of places where a grammar counts characters, such as `[a-z]{3,40}`. There bytes of one class lead
+// from set to set: behind n of them lies the n-th of a chain. So a token that is all of the class is allowed if it is
+// no longer than the chain, and one that leaves the class behind n bytes if the n-th set lets it go on; both by length
+// are kept for all places of all chains of the class (TokenRuns), and what follows an exit for all that come to the
+// same set.
+//
+// The answer is that of a walk from the place (TokenWalk), and what it is said to have taken depends on the place
+// alone, not on what is kept. Thread safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "grammar/automata/parse_sets.h"
+#include "grammar/automata/token_runs.h"
+#include "grammar/automata/token_trie.h"
+#include "grammar/automata/token_walk.h"
+
+namespace sluice {
+
+class RunMasks {
+ public:
+  struct Made {
+    std::vector<std::uint32_t> words;    // the tokens allowed
+    std::vector<std::uint32_t> returns;  // nodes of level 0 behind which the rule may end and tokens go on
+    std::size_t work = 0;
+  };
+
+  // `with_returns`: whether these are wanted. Both references outlive this.
+  RunMasks(const TokenTrie& trie, ParseSets& sets, bool with_returns)
+      : trie_(trie), sets_(sets), with_returns_(with_returns) {}
+
+  // Nothing: no characters are counted here, or it is too much; then a walk says.
+  std::optional<Made> make(SetId set);
+
+  // A walk that shares large parts of the trie, such as all that begins with a space, with other places from which they
+  // are entered with the same set; for those that can_share(). Nothing: it is too much so, as each part counts for
+  // itself.
+  bool can_share(SetId set);
+  std::optional<Made> walk(SetId set);
+
+  // Makes what the masks of the place and of those behind it in its chain share: milliseconds for a class of bytes or
+  // an exit that is new. Of the first places only, as it may not take too long, and no more is kept.
+  void prepare(SetId set);
+
+  std::size_t bytes() const { return bytes_; }  // of what is kept
+
+ private:
+  struct Chain {
+    ByteClass bytes;
+    std::vector<SetId> sets;  // behind 0, 1, ... bytes of the class
+  };
+  // What follows an exit: a byte that is not of the class, behind bytes that are, leads to a set.
+  struct Exit {
+    std::size_t byte_class = 0;  // of classes_
+    std::uint8_t byte = 0;
+    SetId to = kNoSet;
+
+    auto operator<=>(const Exit&) const = default;
+  };
+  struct Behind {
+    ByLength tokens, returns;  // by the length before the exit
+    std::size_t work = 0;
+    bool known = false;
+  };
+  // A chain, and the vocabulary by its class.
+  struct Place {
+    const Chain& chain;
+    const TokenRuns& runs;
+    std::size_t byte_class;
+  };
+  struct Subtree {
+    std::vector<std::uint32_t> words, returns;  // as Made
+    std::size_t work = 0;
+    bool known = false;
+  };
+  struct Found {
+    std::vector<std::uint32_t>& tokens;
+    std::vector<std::uint32_t>& returns;
+  };
+
+  std::optional<Chain> chain_from(SetId set);
+  std::size_t number_of(const ByteClass& bytes);
+  SetId next_in_chain(const ByteClass& bytes, SetId at);
+  bool add_exits(const Place& place, std::size_t length, Made& made);
+  void leave_chain(const TokenRuns& runs, const Chain& chain);
+  bool add_walks(Made& made);
+  bool is_large(std::uint32_t node) const;
+  bool add_subtree(std::uint32_t node, SetId set, Made& made);
+  const Behind& behind(const Exit& exit, const TokenRuns& runs);
+  bool walk_from(TokenWalk& walk, std::uint32_t node, SetId set, const Found& found);
+
+  const TokenTrie& trie_;
+  ParseSets& sets_;
+  const bool with_returns_;
+  std::vector<ByteClass> classes_;
+  std::map<Exit, Behind> behind_;
+  std::map<std::pair<std::uint32_t, SetId>, Subtree> subtrees_;  // of nodes that are large
+  std::vector<std::pair<std::uint32_t, SetId>> to_walk_;         // (node, set): exits that are nobody else's
+  std::size_t bytes_ = 0, prepared_work_ = 0;
+  std::set<SetId> prepared_;
+};
+
+}  // namespace sluice

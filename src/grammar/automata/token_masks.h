@@ -1,0 +1,76 @@
+// TokenMasks: a grammar over a vocabulary: which tokens a set of parses allows.
+//
+// A token is allowed if all its bytes can follow. For a parse that is (state, stack), most tokens are decided by the
+// state alone: they stay within its rule. So for each state that is met the walk through the trie is done once and
+// kept; what is left for the stack are the places of the trie where the rule ends with bytes of the token still to
+// come. States that count characters do not walk each for itself (run_masks.h). Thread safety: const calls from any
+// number of threads; what is kept never changes an answer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/automata/network.h"
+#include "grammar/automata/parse_sets.h"
+#include "grammar/automata/run_masks.h"
+#include "grammar/automata/token_trie.h"
+
+namespace sluice {
+
+class TokenMasks {
+ public:
+  enum class Found : std::uint8_t { kNone, kSome, kTooMany };
+
+  TokenMasks(std::shared_ptr<const TokenTrie> trie, Network network);
+
+  // Makes what masks share with those of other grammars, so that nobody who wants a mask has to: it takes milliseconds.
+  void prepare() const;
+
+  const Network& network() const { return network_; }
+  const TokenTrie& trie() const { return *trie_; }
+
+  // Sets the bits of the tokens that may come next, and clears all others. `sets` is of this network. kTooMany: the
+  // text is too ambiguous for that, and the words say nothing; whether it is depends on the text alone.
+  Found allowed(ParseSets& sets, SetId set, std::span<std::uint32_t> words) const;
+
+  // Of the grammar and of what is kept for its states.
+  std::size_t bytes() const;
+
+ private:
+  // What is known of a state whatever its stack. Few tokens are kept as a list, many as bits.
+  struct OfState {
+    const TokenTrie::Level* level = nullptr;
+    bool has_plain = false;              // the level's plain tokens are allowed, too
+    std::vector<std::int32_t> tokens;    // allowed within the rule; or
+    std::vector<std::uint32_t> bits;     // the same
+    std::vector<std::uint32_t> returns;  // nodes behind which the rule may end and tokens go on
+    std::size_t work = 0;                // what that took; above kMostMaskWork: it is not known
+  };
+
+  // For make(): what walks share.
+  struct Workshop {
+    Workshop(const TokenTrie& trie, const Network& network, bool with_returns)
+        : sets(network), runs(trie, sets, with_returns) {}
+    ParseSets sets;
+    RunMasks runs;
+  };
+
+  std::shared_ptr<const OfState> of_state(std::int32_t state) const;
+  void open_workshop() const;  // with the lock held, as make()
+  OfState make(std::int32_t state) const;
+  OfState from_runs(RunMasks::Made&& made) const;
+
+  const std::shared_ptr<const TokenTrie> trie_;
+  const Network network_;
+  const bool has_calls_;      // else no rule ends but with the text
+  mutable std::mutex mutex_;  // guards this block
+  mutable std::unordered_map<std::int32_t, std::shared_ptr<const OfState>> states_;
+  mutable std::unique_ptr<Workshop> workshop_;
+  mutable std::size_t bytes_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,68 @@
+// CpuFeatures: what the kernels may use on this machine, and what is fast on it. The one detector: nothing else asks
+// the processor, and kernels are chosen by this set alone (kernels/device/isa.h). Thread safety: constant values.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "sluice/status.h"
+
+namespace sluice {
+
+enum class CpuFeature : std::uint8_t {
+  kAvx2,               // AVX2, FMA, F16C, BMI2
+  kAvxVnni,            // integer products of AVX2
+  kAvx512,             // AVX-512 F, BW, DQ, VL, CD: Skylake and Cascade Lake servers
+  kVnni,               // integer products of AVX-512
+  kAvx512Vbmi,         // permutations of bytes: Ice Lake, Zen 4 and later
+  kBf16Dot,            // AVX-512 BF16
+  kAmx,                // AMX tiles and their integer products, if the system grants the process the tiles
+  kAmxBf16,            // and their products of bf16
+  kFastBf16Dot,        // the bf16 dot is faster than the f32 multiply-adds that give its bits: timed, a millisecond
+  kReadsAhead,         // weights come faster from memory when prefetched, two tiles at once: Intel
+  kScalesByExponents,  // scales cost less as integers added to exponents than as multiplications: AMD
+  kEmulatedTiles       // products of bf16 on tiles of plain C++, for tests: never by itself
+};
+inline constexpr int kCpuFeatures = 12;
+
+class CpuFeatures {
+ public:
+  constexpr CpuFeatures() = default;
+  constexpr CpuFeatures(std::initializer_list<CpuFeature> features) {
+    for (const CpuFeature feature : features) bits_ |= bit(feature);
+  }
+  constexpr bool has(CpuFeature feature) const { return (bits_ & bit(feature)) != 0; }
+  constexpr bool has_all(CpuFeatures features) const { return (features.bits_ & ~bits_) == 0; }
+  constexpr CpuFeatures with(CpuFeature feature) const { return CpuFeatures(bits_ | bit(feature)); }
+  // Without the feature and all that build on it.
+  CpuFeatures without(CpuFeature feature) const;
+  // The best level of --isa: "avx512vbmi", "avx512", "avx2" or "scalar".
+  const char* level() const;
+  std::string text() const;  // "avx2 avx512 vnni"
+  friend constexpr bool operator==(CpuFeatures, CpuFeatures) = default;
+  friend constexpr auto operator<=>(CpuFeatures, CpuFeatures) = default;
+
+ private:
+  constexpr explicit CpuFeatures(std::uint32_t bits) : bits_(bits) {}
+  static constexpr std::uint32_t bit(CpuFeature feature) { return std::uint32_t{1} << static_cast<int>(feature); }
+
+  std::uint32_t bits_ = 0;
+};
+
+// "avx2", "vnni", "amx": as in --kernels.
+const char* name(CpuFeature feature);
+
+// This machine's, detected at the first call.
+const CpuFeatures& cpu_features();
+
+// `features` changed by "-amx,-vnni,+reads_ahead". "-" removes a feature and all that build on it; "+" adds one of the
+// last four, which are judgements that may be wrong, and tiles for tests. Instructions that the machine lacks cannot be
+// added.
+Result<CpuFeatures> changed_features(CpuFeatures features, std::string_view changes);
+
+// The levels of --isa that this machine has, best first: "avx512vbmi, avx512, avx2, scalar".
+std::string cpu_isas();
+
+}  // namespace sluice

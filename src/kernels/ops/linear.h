@@ -1,0 +1,182 @@
+// y = W x, for weights as checkpoints store them (kernels/weights/weight_format.h).
+//
+// The order of every output element, whatever the number of rows, the ISA or the storage (kernels/device/exec.h has the
+// contract):
+//   inputs are cut into blocks of B = weight.block_inputs() (the scale block; 128 without scales, 32 for MXFP4);
+//   within a block, one fma chain from 0 over pairs of inputs in ascending order, the odd one of a pair first
+//     (acc = fma(x[2j+1], w[2j+1], acc); acc = fma(x[2j], w[2j], acc)), which is the order of the bf16 dot instruction;
+//   blocks in ascending order:  y = fma(acc, scale, y), y from 0;  scale = 1 without scales.
+// The form of the inputs (InputForm) is the weight's:
+//   kF32    as they are. A scale stored as f32 (DeepSeek-V3) instead multiplies each weight before the chain, rounded
+//           to f32, and scale = 1.
+//   kBf16   x is first rounded to bf16 (the products are then exact in f32)
+//   kTiles  the same x, in the order of AMX tiles. y from 0; block by block, and in a block 32 inputs after the other,
+//   of
+//           which those past its end count as 0:
+//             e = chain of fma(x, w, e) over the even inputs, ascending, from 0; o the same over the odd ones
+//             y = y + (e + o)
+//             y = y + 0 after the last: no output is -0
+//           The scale is multiplied into each weight, w = value * scale (exact but for weights that overflow or are
+//           denormal, which count as zero). A scale stored as f32 instead meets the sum of its block:
+//             s = s + (e + o), from 0;  y = fma(s, scale, y) after the block
+//   kFp8    x is first rounded as in official inference, to e4m3 under a power of two for each 128 inputs
+//   kFp8Blocks
+//           the same x, in the order of Hopper's FP8 tensor cores (kernels/cuda/fp8_layout.h); FP8 weights only, and
+//           only there
+//   kInt8   MXFP4 and kCodes only: 32 inputs become int8 codes with one f32 scale s (kernels/weights/linear_inputs.h).
+//   Those of
+//           w are integers, too: twice the e2m1 values of MXFP4, with h = scale / 2, or its codes, with h their scale.
+//           acc = sum(codes of x * codes of w) is exact in any order, and
+//             p = fma(12582912 + acc, h, -(12582912 * h))     acc * h, rounded once; NaN from a scale of 2^106 on
+//             p = fma(sum(codes of x), min, p)                if the weight has minima
+//             y = fma(p, s, y)
+// Integer codes (kCodes; B is 32, or 16 for some types) have scale = 1 if the inputs are floats: their weights are
+// scale * code, or scale * code + min, each product and sum rounded to f32 (base/formats/block_codes.h). Transposed
+// codes give the bits of the same values stored as f32: B is 128.
+//
+// Shapes: x [rows, in] with stride ldx (in floats), y [rows, out] with stride ldy; x and y do not overlap.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/aligned.h"
+#include "kernels/device/exec.h"
+#include "kernels/device/isa.h"
+#include "kernels/ops/rows.h"
+#include "kernels/weights/weight_format.h"
+
+namespace sluice {
+
+struct LinearPacking;
+
+// A weight ready for one kernel table: the view, and the copy that its kernels want. Immutable after pack().
+class LinearWeight {
+ public:
+  LinearWeight() = default;
+
+  const WeightView& view() const { return view_; }
+  int out() const { return view_.out; }
+  int in() const { return view_.in; }
+  InputForm input_form() const { return input_form_; }
+  const std::byte* packed() const { return packed_at_; }
+  std::size_t packed_bytes() const { return packed_bytes_; }
+  // Whether its kernels want it packed and it is not: then they pack the parts that they need when they need them.
+  bool packed_when_used() const { return packed_when_used_; }
+
+  // Packs for exec.kernels (nothing for the scalar ones). The weight multiplies input_form(wanted, view.format).
+  // `view`'s bytes must outlive the result when it is not packed.
+  static LinearWeight pack(const Exec& exec, const WeightView& view, InputForm wanted);
+  // The transpose of `view`, [in, out], as a copy (write_transpose()). `view` is not needed afterwards.
+  static LinearWeight pack_transposed(const Exec& exec, const WeightView& view, InputForm wanted);
+  // pack() of a view of `bytes`, which the weight keeps if its kernels read it where it lies.
+  static LinearWeight pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted);
+  // pack() in one form; `pool` may be null.
+  static LinearWeight pack(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, InputForm wanted);
+  // Uses the packed_bytes bytes that pack_linear_weight() made of `view`, which must outlive the weight; the bytes in
+  // the checkpoint need not.
+  static LinearWeight packed_at(const WeightView& view, InputForm wanted, const std::byte* packed,
+                                std::size_t packed_bytes);
+  // Not packed: its kernels work on `view`, whose bytes must outlive the weight, as it is or packing a piece at a time.
+  static LinearWeight in_place(const LinearPacking& packing, const WeightView& view, InputForm wanted);
+
+  // Its bytes have moved to the memory of a device, which must outlive it; the host's copies are freed. place_view() is
+  // for a weight that is not packed.
+  void place_packed(const std::byte* packed);
+  void place_view(const WeightView& view);
+  bool is_placed() const { return placed_; }
+
+ private:
+  static LinearWeight over(const WeightView& view, InputForm wanted);
+
+  WeightView view_;
+  InputForm input_form_ = InputForm::kF32;
+  const std::byte* packed_at_ = nullptr;
+  std::size_t packed_bytes_ = 0;
+  bool packed_when_used_ = false, placed_ = false;
+  AlignedBytes packed_;  // what packed_at_ points to, unless another owns it
+  AlignedBytes kept_;    // what view_ is of, where it is not the checkpoint
+};
+
+// The packed form of `view` for `kernels`, packing.packed_bytes(view) bytes, to `to`, which is aligned to 64 bytes.
+void pack_linear_weight(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, std::byte* to);
+
+// The transpose of a weight: its shape and format (bf16 stays bf16, everything else becomes f32), and its values, with
+// scales multiplied in and rounded to f32, to `to`.
+WeightView transposed_shape(const WeightView& view);
+void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to);
+
+// A weight of floats as integer codes of 8 bits, 32 of which share a scale (Q8_0): its shape and format, and its values
+// to `to`. view.in is a multiple of kCoarseBlock. Where a scale is no finite f16, it is NaN.
+inline constexpr int kCoarseBlock = 32;
+WeightView coarse_shape(const WeightView& view);
+void write_coarse(ThreadPool* pool, const WeightView& view, std::byte* to);
+
+// The inputs of a product in a form that is not kF32: row r of `in` values at x + r * ldx becomes input_floats(form,
+// in) floats (kernels/weights/linear_inputs.h) at to + r * ldto.
+struct PrepareRowsArgs {
+  InputForm form = InputForm::kBf16;
+  int rows = 0, in = 0;
+  const float* x = nullptr;
+  std::ptrdiff_t ldx = 0;
+  float* to = nullptr;
+  std::ptrdiff_t ldto = 0;
+};
+void prepare_rows(const Exec& exec, const PrepareRowsArgs& args);
+
+// One product of a stage. Jobs of one call may share x; they run in one fork/join.
+struct LinearJob {
+  const LinearWeight* weight = nullptr;
+  const float* x = nullptr;
+  std::ptrdiff_t ldx = 0;
+  float* y = nullptr;
+  std::ptrdiff_t ldy = 0;
+  const std::int32_t* x_rows = nullptr;  // row r of x lies at x + x_rows[r] * ldx; null: at x + r * ldx
+  bool x_prepared = false;               // x is in the weight's input form already, ldx is in floats of that
+
+  // The rows as tiles (kernels/weights/tile_inputs.h), for kernels that want them so; x may be null then.
+  const std::byte* x_tiles = nullptr;
+
+  const float* x_row(int r) const { return x + (x_rows != nullptr ? x_rows[r] : r) * ldx; }
+};
+
+struct LinearArgs {
+  int rows = 0;
+  std::span<const LinearJob> jobs;
+};
+// Any products, in one stage; project() is made of it. The list need not outlive the call.
+void linear(const Exec& exec, const LinearArgs& args);
+inline void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
+  linear(exec, LinearArgs{rows, jobs});
+}
+
+// The form in which the kernels of a device, or of an instruction set, want a weight,
+// made on the host. Thread safety: pack() of different outputs by any threads at once.
+struct LinearPacking {
+  // Bytes of the packed form of `view`; 0: its kernels work on the view itself.
+  std::size_t (*packed_bytes)(const WeightView& view);
+  // Outputs [begin, end), multiples of `out_tile` but for the last, of the packed form that begins at `packed`, aligned
+  // to 64 bytes.
+  void (*pack)(const WeightView& view, int begin, int end, std::byte* packed);
+  int out_tile;
+  // Of weights whose inputs are bf16, where that is another.
+  const LinearPacking* bf16 = nullptr;
+  // Of those that multiply InputForm::kFp8Blocks; not null: then kFp8 is as bf16, too.
+  const LinearPacking* fp8_blocks = nullptr;
+
+  // That of a weight which multiplies input_form(wanted, view.format).
+  const LinearPacking& of(const WeightView& view, InputForm wanted) const {
+    const InputForm form = input_form(wanted, view.format);
+    if (fp8_blocks != nullptr && form == InputForm::kFp8Blocks) return *fp8_blocks;
+    const bool as_bf16 = form == InputForm::kBf16 || (form == InputForm::kFp8 && fp8_blocks != nullptr);
+    return bf16 != nullptr && as_bf16 ? *bf16 : *this;
+  }
+};
+const LinearPacking& linear_packing(const KernelTable& table);
+// For a device of which the host need know nothing else: the scalar kernels with its packing and its name. One table
+// for each packing, which must outlive it.
+const KernelTable& kernels_that_pack(const char* device, const LinearPacking& packing);
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// add_norm: between two sub-layers of a plain residual stream, adds the output of the last one and RMS-norms the sum
+// for the next.
+//   y not null:    x[t] = x[t] + y[t]
+//   norm not null: normed[i] = rms_norm(x[t], norm, eps) (kernels/ops/elementwise.h), for every row t = i, or t =
+//   only[i]
+//                  where only.data() is not null; then the forms of `normed` that have memory
+// Shapes: x, y [rows, dim] contiguous; normed [rows or only.size(), dim], no part of x or y.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/device/exec.h"
+#include "kernels/ops/elementwise.h"
+#include "kernels/ops/rows.h"
+
+namespace sluice {
+
+struct AddNormArgs {
+  int rows = 0, dim = 0;
+  float* x = nullptr;
+  const float* y = nullptr;
+  const float* norm = nullptr;  // [dim]
+  float eps = 0.0F;
+  Rows normed = {};
+  std::span<const std::int32_t> only = {};
+};
+void add_norm(const Exec& exec, const AddNormArgs& args);
+
+// Norms and the forms of what they give, in one pass: rms_norm() of `norm`, whose y and ldy are those of `y`; then the
+// forms of y that have memory.
+struct NormInputsArgs {
+  RmsNormArgs norm = {};
+  Rows y = {};
+};
+void norm_inputs(const Exec& exec, const NormInputsArgs& args);
+
+}  // namespace sluice

@@ -1,0 +1,142 @@
+// Row codecs: how the values of a cached row are stored. A codec is a line of kRowCodecs; its names, its bytes, its
+// scalar definition and the kernels of every device that code rows follow from that line, and the tests walk the table.
+//
+// A row has `dims` values, of which the last `rope_dims` are rotary (docs/models/deepseek_v4.md §11.3, §11.4, §12;
+// kMlaFp8: docs/models/deepseek_v3.2.md §3):
+//   kF32   4 bytes a value
+//   kBf16  2 bytes a value, round to nearest even
+//   kE4m3  a byte a value, in blocks under a scale: amax = max(max|x|, 1e-4), s = pow2_ceil(amax * (1 / 448)),
+//          e4m3(x / s)
+//   kE2m1  half a byte a value, even value in the low nibble, in blocks under a scale:
+//          amax = max(max|x|, 6 * 2^-126), s = pow2_ceil(amax / 6), e2m1(x / s)
+// Data are the codes, then what is not in blocks, as bf16; scales lie apart (kernels/ops/plane.h).
+// Thread safety: constants and pure functions.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <type_traits>
+
+#include "base/host_device.h"
+
+namespace sluice {
+
+enum class RowCodec { kF32, kBf16, kV4Fp8, kMlaFp8, kIndexFp8, kIndexFp4 };
+
+enum class RowValues { kF32, kBf16, kE4m3, kE2m1 };
+enum class RowScales { kNone, kE8m0, kF32 };  // a byte each, or four; powers of two
+// How keys of the codec meet the indexer's queries (kernels/ops/indexer.h): queries as they are, rounded to bf16, or
+// coded as the keys are, whose codes give integers.
+enum class IndexQueries { kFloats, kBf16, kCodes };
+
+struct RowCodecInfo {
+  RowCodec codec = RowCodec::kF32;
+  const char* name = "";  // of its own
+  const char* type = "";  // what flags and profiles call it
+  RowValues values = RowValues::kF32;
+  RowScales scales = RowScales::kNone;
+  int block = 0;             // values under a scale; 0: all of them
+  bool short_block = false;  // the last block of a row may be shorter
+  int scale_multiple = 1;    // scales are padded with zeros to a multiple of so many bytes
+  bool rope_bf16 = false;    // rotary dims are not in blocks
+  IndexQueries index_queries = IndexQueries::kFloats;
+
+  constexpr bool quantised() const { return scales != RowScales::kNone; }
+  // The values that are in blocks, the first ones.
+  [[gnu::always_inline]] constexpr int in_blocks(int dims, int rope_dims) const {
+    return !quantised() ? 0 : rope_bf16 ? dims - rope_dims : dims;
+  }
+  // The bytes of `count` codes.
+  [[gnu::always_inline]] constexpr int code_bytes(int count) const {
+    return values == RowValues::kE2m1 ? count / 2 : count;
+  }
+  [[gnu::always_inline]] constexpr int bytes_of_scale() const { return scales == RowScales::kF32 ? 4 : 1; }
+};
+
+// Every codec, in the order of the enum.
+inline constexpr RowCodecInfo kRowCodecs[] = {
+    {.codec = RowCodec::kF32, .name = "f32", .type = "f32", .values = RowValues::kF32},
+    {.codec = RowCodec::kBf16, .name = "bf16", .type = "bf16", .values = RowValues::kBf16},
+    // 584 bytes at dims 512 (576 data + 8 scales), 200 at 128: the official layout without its rounding of
+    // pages.
+    {.codec = RowCodec::kV4Fp8,
+     .name = "fp8",
+     .type = "fp8",
+     .values = RowValues::kE4m3,
+     .scales = RowScales::kE8m0,
+     .block = 64,
+     .scale_multiple = 8,
+     .rope_bf16 = true},
+    // 656 bytes at dims 512 + 64.
+    {.codec = RowCodec::kMlaFp8,
+     .name = "mla-fp8",
+     .type = "fp8",
+     .values = RowValues::kE4m3,
+     .scales = RowScales::kF32,
+     .block = 128,
+     .short_block = true,
+     .rope_bf16 = true},
+    // 132 bytes at dims 128.
+    {.codec = RowCodec::kIndexFp8,
+     .name = "index-fp8",
+     .type = "fp8",
+     .values = RowValues::kE4m3,
+     .scales = RowScales::kF32,
+     .index_queries = IndexQueries::kBf16},
+    // 68 bytes at dims 128.
+    {.codec = RowCodec::kIndexFp4,
+     .name = "index-fp4",
+     .type = "fp4",
+     .values = RowValues::kE2m1,
+     .scales = RowScales::kE8m0,
+     .block = 32,
+     .index_queries = IndexQueries::kCodes},
+};
+
+[[gnu::always_inline]] constexpr const RowCodecInfo& row_codec(RowCodec codec) {
+  return kRowCodecs[static_cast<std::size_t>(codec)];
+}
+inline const char* name(RowCodec codec) {
+  return row_codec(codec).name;
+}
+IndexQueries index_queries(RowCodec codec);  // for kernels that may not hold the table (src/kernels/cpu/target.h)
+
+// Calls run(std::integral_constant<RowCodec, c>()) for c == codec, so that what it calls is compiled for each codec.
+template <std::size_t kIndex = 0, class Run>
+[[gnu::always_inline]] SLUICE_HD constexpr void with_row_codec(RowCodec codec, const Run& run) {
+  if constexpr (kIndex < std::size(kRowCodecs)) {
+    constexpr RowCodec kCodec = kRowCodecs[kIndex].codec;
+    static_assert(kCodec == static_cast<RowCodec>(kIndex), "the table is in the order of the enum");
+    if (codec == kCodec) {
+      run(std::integral_constant<RowCodec, kCodec>());
+    } else {
+      with_row_codec<kIndex + 1>(codec, run);
+    }
+  }
+}
+
+struct RowFormat {
+  RowCodec codec = RowCodec::kF32;
+  int dims = 0, rope_dims = 0;
+  int data_bytes = 0, scale_bytes = 0;
+  constexpr int row_bytes() const { return data_bytes + scale_bytes; }
+};
+// Whether the codec takes rows of this shape: those of which each block is whole, unless it has short ones.
+bool takes_rows(RowCodec codec, int dims, int rope_dims);
+// For a shape that the codec takes.
+RowFormat make_row_format(RowCodec codec, int dims, int rope_dims);
+
+struct RowRef {
+  std::byte* data;
+  std::byte* scales;
+};
+
+// x [dims] -> coded row, and back: the scalar definitions.
+void encode_row(const RowFormat& format, const float* x, RowRef row);
+void decode_row(const RowFormat& format, RowRef row, float* x);
+
+// Quantises and dequantises x in place, as the codec would store it, for caches that hold f32 or bf16 but must see what
+// the model was trained with. Rotary dims that are not in blocks stay as they are.
+void simulate_row(RowCodec codec, int dims, int rope_dims, float* x);
+
+}  // namespace sluice

@@ -1,0 +1,110 @@
+// Sampling: from each row of logits one token, by Gumbel-max.
+//
+// For a row at temperature T, in f32, each operation rounded, exp and log those of kernels/common/math.h:
+//   a_i   the candidate: logit_i + bias_i where id i is allowed, else -inf. Candidates of -inf are never drawn.
+//   list  the candidates, higher a first, then lower id
+//   m     the highest a;  r = max(1 / T, 2^-126);  d_i = (a_i - m) * r;  w_i = exp(d_i)
+//   W_i   w_i * 2^34, rounded to an integer, ties to even: with integers a sum is the same in whatever order
+// Filters, in this order:
+//   top_k (> 0)  the first top_k of the list
+//   top_p (< 1)  of these the shortest head whose sum of W reaches top_p times the sum over all that top_k left
+//                (the sums and their product rounded to f64)
+//   min_p (> 0)  those with w_i >= min_p (the best one has 1)
+//   token        of the candidates that are left the one with the highest z_i = d_i + g_i, the lower id of equal ones;
+//                g_i is the noise of (seed, position, i), kernels/common/sample_noise.h
+// T = 0: the token is the first of the list.
+//
+// The token of a row is drawn with probability w_i / sum of the kept w, to the resolution of the noise. A filter or a
+// mask only removes candidates; those that stay keep their noise. So two rows with the same seed and position and
+// similar logits mostly draw the same token: with total variation distance V between them at least (1 - V) / (1 + V) of
+// the time (Daliri, Musco, Suresh, arXiv 2408.07978).
+//
+// Log-probabilities are those of the raw logits, whatever the temperature, filters, mask and biases: with M the highest
+// logit and S the sum of exp(logit_i - M), in the integers above, times 2^-34:
+//   logprob_i = (logit_i - M) - log(S), S rounded to f32
+// or, processed, those at which tokens are drawn: of the candidates that the filters keep, with S the sum of their W,
+//   logprob_i = d_i - log(S), -inf for all other ids
+// where T = 0 counts as T = 1 without filters. A zero of either is +0, whichever zero the highest logit was.
+//
+// Row contract: an output row is a function of its SampleRow and its row of logits. Evaluations that cannot change the
+// result may be left out: a candidate with d_i + kMaxNoise below another's z loses whatever its noise.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/index_types.h"
+#include "kernels/device/exec.h"
+
+namespace sluice {
+
+inline constexpr int kSampledTop = 20;           // log-probabilities of a row, beside the token's own
+inline constexpr int kSampledIds = 64;           // and beside these
+inline constexpr int kMaxSampleVocab = 1 << 23;  // so that sixteen f64 lanes hold sums of W exactly
+inline constexpr float kWeightUnits = 0x1p34F;   // W of the best candidate
+
+struct SampleRow {
+  int row = 0;  // of the logits
+  float temperature = 1.0F;
+  int top_k = 0;       // <= 0: off
+  float top_p = 1.0F;  // >= 1: off
+  float min_p = 0.0F;  // <= 0: off; at most 1
+  std::uint64_t seed = 0;
+  Position position = 0;                   // of the token that is drawn
+  int top_logprobs = -1;                   // -1: no log-probabilities; n: of the token and the n best, 20 at most
+  const std::uint32_t* allowed = nullptr;  // id i: bit i mod 32 of word i / 32; null: all ids
+  const float* bias = nullptr;             // [vocab], finite or -inf; null: 0
+  std::int32_t slot = -1;                  // of `newest`, where the token is kept; -1: nowhere
+  bool processed = false;                  // log-probabilities
+  int id_count = 0;                        // with log-probabilities: also those of so many of `ids`
+  std::array<TokenId, kSampledIds> ids{};  // each below vocab
+};
+
+// Whether its token needs no noise and nothing but it is wanted.
+constexpr bool is_greedy(const SampleRow& row) {
+  return row.temperature == 0.0F && row.top_logprobs < 0;
+}
+
+enum class SampleStatus : std::uint8_t {
+  kOk,
+  kNotNumbers,   // a logit, or one with its bias, is NaN or +inf
+  kNoCandidate,  // every candidate is -inf
+};
+
+struct SampledRow {  // not kOk: the rest is unspecified
+  SampleStatus status = SampleStatus::kOk;
+  TokenId token = -1;
+  float logprob = 0.0F;
+  int top_count = 0;  // the best of the row in the order of the list (processed: those that are kept), then `ids`
+  std::array<TokenId, kSampledTop + kSampledIds> top_ids{};
+  std::array<float, kSampledTop + kSampledIds> top_logprobs{};
+};
+
+struct SampleArgs {
+  int rows = 0, vocab = 0;            // vocab at most kMaxSampleVocab
+  const float* logits = nullptr;      // [any number of rows, vocab]; several rows may draw from one of them
+  const SampleRow* params = nullptr;  // [rows]
+  SampledRow* out = nullptr;          // [rows]
+  TokenId* newest = nullptr;          // [slots]: the token last drawn for each; 0 where there was none to draw
+  bool greedy = false;                // all rows are known to be is_greedy(): less is left to a device to find out
+};
+void sample(const Exec& exec, const SampleArgs& args);
+
+// ids[row] = newest[slots[row]] for the rows whose slot is not -1: tokens that were drawn a step ago and that the host
+// need not know. slots [rows]; each newest[slot] was drawn before.
+struct TakeIdsArgs {
+  int rows = 0;
+  const std::int32_t* slots = nullptr;
+  const TokenId* newest = nullptr;
+  TokenId* ids = nullptr;
+};
+void take_ids(const Exec& exec, const TakeIdsArgs& args);
+
+struct SampleWeightsArgs {
+  const float* a = nullptr;  // [n]
+  int n = 0;
+  float max = 0.0F, scale = 1.0F;
+  float* w = nullptr;  // [n]: exp((a_i - max) * scale); null: not wanted
+};
+
+}  // namespace sluice

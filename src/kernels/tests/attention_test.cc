@@ -1,0 +1,562 @@
+#include "kernels/ops/attention.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/formats/number_formats.h"
+#include "base/sanitizer_testing.h"
+#include "kernels/device/cpu_features.h"
+#include "kernels/tests/op_testing.h"
+#include "kernels/weights/input_forms.h"
+#include "kernels/weights/linear_inputs.h"
+
+namespace sluice::attention_test {
+namespace {
+
+struct Case {
+  int heads, dims, value_dims, rope, tokens_per_row, max_selected;  // max_selected 0: all visible entries
+  RowCodec codec;
+  bool sink, window, latent;
+  int window_tokens = 128;
+  int key_heads = 1, value_offset = 0;
+  bool bf16 = false;
+  Position first_key = 0;
+  bool tiles = false;
+
+  // GQA: a cached row is a key, then a value.
+  int row_dims() const { return value_offset > 0 ? value_offset + value_dims : dims; }
+};
+
+// Three sequences in shared pools, with queries and selected entries for every one of their positions.
+class Scene {
+ public:
+  static constexpr int kSequences = 3;
+
+  Scene(Random& random, const Case& c, int tokens)
+      : case_(c),
+        tokens_(tokens),
+        pages_(kSequences * ((tokens + 127) / 128) + 3),
+        sink_(random.floats(static_cast<std::size_t>(c.heads))) {
+    const RowFormat format = make_row_format(c.codec, c.row_dims(), c.rope);
+    for (int k = 0; k < c.key_heads; ++k) {
+      latents_.emplace_back(random, format, kBlockTokens / c.tokens_per_row, pages_);
+      windows_.emplace_back(random, format, kBlockTokens, pages_);
+    }
+    for (int k = 0; k < c.key_heads; ++k) {
+      latent_views_.push_back(latents_[static_cast<std::size_t>(k)].view());
+      window_views_.push_back(windows_[static_cast<std::size_t>(k)].view());
+    }
+    auto latent_pages = random.permutation(pages_), window_pages = random.permutation(pages_);
+    for (int s = 0; s < kSequences; ++s) {
+      sequences_.emplace_back(random, tokens, c.tokens_per_row, latent_views_[0], window_views_[0], latent_pages,
+                              window_pages);
+      fill_other_heads(random, tokens, sequences_.back());
+      q_.push_back(random.floats(static_cast<std::size_t>(tokens * c.heads * c.dims), 0.3F));
+      choose_entries(random);
+    }
+  }
+
+  struct Piece {
+    int sequence;
+    Position first;
+    int rows;
+  };
+
+  // The attention of a batch of pieces, in their order; with a form, of those from `first` on alone, and the form of
+  // their outputs behind it.
+  std::vector<float> attend_to(const Exec& exec, const std::vector<Piece>& pieces, std::size_t first = 0,
+                               InputForm form = InputForm::kF32) const {
+    std::vector<float> q;
+    std::vector<std::int32_t> selected, count;
+    TestStep step;
+    int rows = 0;
+    for (const Piece& piece : pieces) {
+      const std::size_t s = static_cast<std::size_t>(piece.sequence);
+      const auto copy = [&](auto& to, const auto& from, int width) {
+        to.insert(to.end(), from.begin() + piece.first * width, from.begin() + (piece.first + piece.rows) * width);
+      };
+      copy(q, q_[s], case_.heads * case_.dims);
+      copy(selected, selected_[s], case_.max_selected);
+      copy(count, count_[s], 1);
+      step.add(sequences_[s].span(piece.rows, piece.first));
+      rows += piece.rows;
+    }
+    std::vector<float> out(static_cast<std::size_t>(rows * case_.heads * case_.value_dims), 7.0F);
+    AttendArgs args{.rows = rows,
+                    .heads = case_.heads,
+                    .dims = case_.dims,
+                    .value_dims = case_.value_dims,
+                    .q = q.data(),
+                    .scale = 0.3F,
+                    .sink = case_.sink ? sink_.data() : nullptr,
+                    .step = &step.tables(),
+                    .spans = step.tables().spans,
+                    .key_heads = case_.key_heads,
+                    .window = case_.window ? window_views_.data() : nullptr,
+                    .window_tokens = case_.window_tokens,
+                    .first_key = case_.first_key,
+                    .latent = case_.latent ? latent_views_.data() : nullptr,
+                    .tokens_per_row = case_.tokens_per_row};
+    args.value_offset = case_.value_offset;
+    args.bf16 = case_.bf16;
+    args.tiles = case_.tiles;
+    if (case_.max_selected > 0) {
+      args.selected = selected.data();
+      args.selected_count = count.data();
+      args.max_selected = case_.max_selected;
+    }
+    args.out = out.data();
+    args.spans = args.spans.subspan(first);
+    if (form == InputForm::kF32) {
+      attend(exec, args);
+      return out;
+    }
+    const int before = args.spans.front().row_begin, parts = case_.heads % 2 == 0 ? 2 : 1;
+    args.rows -= before;
+    Rows& made = args.out_rows;
+    made.ld = case_.heads * case_.value_dims, made.parts = parts;
+    made.part_step = made.columns = case_.heads / parts * case_.value_dims;
+    made.values = out.data() + before * made.ld;
+    std::vector<float> formed(static_cast<std::size_t>(args.rows * parts * input_floats(form, made.columns)), 7.0F);
+    made.forms[static_cast<std::size_t>(form)] = formed.data();
+    attend(exec, args);
+    out.insert(out.end(), formed.begin(), formed.end());
+    return out;
+  }
+
+  // Makes the first values of the window's row at a position NaN.
+  void poison(int sequence, Position p) const {
+    const TestSequence& of = sequences_[static_cast<std::size_t>(sequence)];
+    for (const PlaneView& view : window_views_) {
+      std::memset(of.window_row(view, p).data, 0xFF, 16);
+    }
+  }
+
+  // Other codes and scales for every row of kV4Fp8.
+  void draw_codes(Random& random) const {
+    const auto draw = [&](const PlaneView& view, RowRef row) {
+      const int plain = view.format.dims - view.format.rope_dims;
+      for (int i = 0; i < plain; ++i) {
+        const int code = random.between(0, 255);
+        row.data[i] = static_cast<std::byte>(code % 128 == 127 ? 0 : code);
+      }
+      for (int i = 0; i < plain / 64; ++i) {
+        row.scales[i] =
+            static_cast<std::byte>(random.between(0, 2) > 0 ? random.between(100, 122) : random.between(0, 20));
+      }
+    };
+    for (const TestSequence& sequence : sequences_) {
+      for (Position p = 0; p < tokens_; ++p) draw(window_views_[0], sequence.window_row(window_views_[0], p));
+      for (int e = 0; e < tokens_ / case_.tokens_per_row; ++e) {
+        draw(latent_views_[0], sequence.latent_row(latent_views_[0], e));
+      }
+    }
+  }
+
+  // One row in double precision, from the formulas of docs/models/deepseek_v4.md §4.4.
+  std::vector<double> exact(int sequence, Position p) const {
+    const std::size_t s = static_cast<std::size_t>(sequence);
+    std::vector<double> out;
+    for (int h = 0; h < case_.heads; ++h) {
+      const auto key_head = static_cast<std::size_t>(h / (case_.heads / case_.key_heads));
+      std::vector<std::vector<float>> keys;
+      std::vector<int> split_of;  // a key's split
+      const auto add = [&](const PlaneView& view, RowRef row) {
+        keys.emplace_back(static_cast<std::size_t>(case_.row_dims()));
+        decode_row(view.format, row, keys.back().data());
+      };
+      const PlaneView &latent = latent_views_[key_head], &window = window_views_[key_head];
+      for (std::int32_t e : case_.latent ? entries(s, p) : std::vector<std::int32_t>{}) {
+        split_of.push_back(static_cast<int>(keys.size()) / kSplitKeys);
+        add(latent, sequences_[s].latent_row(latent, e));
+      }
+      const Position begin = std::min(p, std::max(case_.first_key, p - case_.window_tokens + 1));
+      for (Position i = begin; case_.window && i <= p; ++i) {
+        split_of.push_back(-1);
+        add(window, sequences_[s].window_row(window, i));
+      }
+      const float* q = q_[s].data() + (static_cast<std::ptrdiff_t>(p) * case_.heads + h) * case_.dims;
+      const auto values = exact_head(q, keys, split_of, h);
+      out.insert(out.end(), values.begin(), values.end());
+    }
+    return out;
+  }
+
+ private:
+  // The sequence has filled the planes of the first key head.
+  void fill_other_heads(Random& random, int tokens, const TestSequence& sequence) {
+    const auto width = static_cast<std::size_t>(case_.row_dims());
+    for (std::size_t k = 1; k < latent_views_.size(); ++k) {
+      for (int t = 0; t < tokens; ++t) {
+        const auto latent = random.floats(width), window = random.floats(width);
+        if ((t + 1) % case_.tokens_per_row == 0) {
+          encode_row(latent_views_[k].format, latent.data(),
+                     sequence.latent_row(latent_views_[k], t / case_.tokens_per_row));
+        }
+        encode_row(window_views_[k].format, window.data(), sequence.window_row(window_views_[k], t));
+      }
+    }
+  }
+
+  void choose_entries(Random& random) {
+    std::vector<std::int32_t> selected, count;
+    for (Position p = 0; p < tokens_; ++p) {
+      const int visible = (p + 1) / case_.tokens_per_row;
+      const int chosen = std::min(visible, case_.max_selected);
+      count.push_back(chosen);
+      for (int e = 0, left = chosen; left > 0; ++e) {  // each of those that are left to choose from is as likely
+        if (random.between(1, visible - e) > left) continue;
+        selected.push_back(e);
+        --left;
+      }
+      selected.resize(selected.size() + static_cast<std::size_t>(case_.max_selected - chosen), -1);
+    }
+    selected_.push_back(selected);
+    count_.push_back(count);
+  }
+
+  std::vector<std::int32_t> entries(std::size_t s, Position p) const {
+    std::vector<std::int32_t> list;
+    if (case_.max_selected > 0) {
+      const auto* row = selected_[s].data() + static_cast<std::ptrdiff_t>(p) * case_.max_selected;
+      list.assign(row, row + count_[s][static_cast<std::size_t>(p)]);
+    } else {
+      for (std::int32_t e = case_.first_key; e < (p + 1) / case_.tokens_per_row; ++e) list.push_back(e);
+    }
+    return list;
+  }
+
+  std::vector<double> exact_head(const float* q, const std::vector<std::vector<float>>& keys,
+                                 const std::vector<int>& split_of, int head) const {
+    std::vector<double> scores;
+    for (const auto& key : keys) {
+      double dot = 0.0;
+      for (std::size_t d = 0; d < static_cast<std::size_t>(case_.dims); ++d)
+        dot += static_cast<double>(case_.bf16 ? round_to_bf16(q[d]) : q[d]) * static_cast<double>(key[d]);
+      scores.push_back(dot * static_cast<double>(0.3F));
+    }
+    std::vector<double> out(static_cast<std::size_t>(case_.value_dims), 0.0);
+    if (keys.empty()) return out;
+    const double max = *std::max_element(scores.begin(), scores.end());
+    std::vector<double> weights;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      weights.push_back(std::exp(scores[i] - max));
+      if (!case_.bf16) continue;  // else it is rounded under the largest score of its split
+      double top = scores[i];
+      for (std::size_t j = 0; j < keys.size(); ++j) top = split_of[j] == split_of[i] ? std::max(top, scores[j]) : top;
+      weights[i] =
+          static_cast<double>(round_to_bf16(static_cast<float>(std::exp(scores[i] - top)))) * std::exp(top - max);
+    }
+    double sum = case_.sink ? std::exp(static_cast<double>(sink_[static_cast<std::size_t>(head)]) - max) : 0.0;
+    for (const double weight : weights) sum += weight;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      for (std::size_t d = 0; d < out.size(); ++d)
+        out[d] += weights[i] / sum * static_cast<double>(keys[i][d + static_cast<std::size_t>(case_.value_offset)]);
+    }
+    return out;
+  }
+
+  const Case case_;
+  const int tokens_, pages_;
+  std::vector<TestPlane> latents_, windows_;  // [key head]
+  std::vector<PlaneView> latent_views_, window_views_;
+  std::vector<float> sink_;
+  std::vector<TestSequence> sequences_;
+  std::vector<std::vector<float>> q_;
+  std::vector<std::vector<std::int32_t>> selected_, count_;
+};
+
+// Those whose rows hold bf16 values stand for themselves and for products of bf16, in either order.
+std::vector<Case> with_bf16(std::vector<Case> cases) {
+  for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
+    if (cases[i].codec == RowCodec::kF32) continue;
+    cases.push_back(cases[i]);
+    cases.back().bf16 = true;
+    cases.push_back(cases.back());
+    cases.back().tiles = true;
+  }
+  return cases;
+}
+
+const std::vector<Case> kCases = with_bf16({
+    // V4 in small: window only, CSA, HCA
+    {8, 128, 128, 64, 4, 0, RowCodec::kV4Fp8, true, true, false},
+    {8, 128, 128, 64, 4, 64, RowCodec::kV4Fp8, true, true, true},
+    {8, 128, 128, 64, 128, 0, RowCodec::kV4Fp8, true, true, true},
+    {8, 128, 128, 64, 4, 300, RowCodec::kBf16, true, true, true},
+    {8, 128, 128, 64, 4, 20, RowCodec::kF32, false, true, true},
+    // latent attention over every token, several splits; values narrower than keys; odd head counts and widths
+    {5, 576, 512, 64, 1, 0, RowCodec::kBf16, false, false, true},
+    {3, 64, 64, 64, 1, 0, RowCodec::kF32, false, false, true},
+    {11, 72, 40, 8, 4, 0, RowCodec::kF32, true, true, true, 50},
+    {1, 512, 512, 64, 4, 40, RowCodec::kV4Fp8, true, true, true},
+    {9, 40, 33, 8, 4, 7, RowCodec::kBf16, true, true, true, 16},
+    // GQA: every token; a window; as many key heads as heads; an odd width, whose value begins at a whole vector
+    {8, 64, 64, 0, 1, 0, RowCodec::kBf16, false, false, true, 128, 2, 64},
+    {6, 32, 32, 0, 1, 0, RowCodec::kF32, false, true, false, 64, 3, 32},
+    {3, 64, 64, 0, 1, 0, RowCodec::kF32, false, false, true, 128, 3, 64},
+    {4, 40, 33, 0, 1, 0, RowCodec::kF32, false, false, true, 128, 2, 48},
+    {6, 80, 48, 0, 1, 0, RowCodec::kBf16, false, true, false, 100, 3, 80},
+    {12, 96, 80, 32, 4, 31, RowCodec::kV4Fp8, true, true, true},
+    // a window whose first row is no key
+    {8, 128, 128, 64, 4, 0, RowCodec::kV4Fp8, true, true, false, 128, 1, 0, false, 1},
+});
+// Latents whose first row is no key.
+const std::vector<Case> kLaterLatents =
+    with_bf16({{5, 72, 64, 8, 1, 0, RowCodec::kBf16, false, false, true, 128, 1, 0, false, 1}});
+
+// So many heads that threads share those of one row: of two key heads; on tiles, with a window of no whole slices.
+const std::vector<Case> kCutHeads = with_bf16({{12, 64, 64, 0, 1, 0, RowCodec::kBf16, false, false, true, 128, 2, 64},
+                                               {32, 64, 64, 16, 4, 0, RowCodec::kBf16, true, true, false, 95}});
+
+std::vector<Case> cases_of_the_formula() {
+  std::vector<Case> all = kCases;
+  all.insert(all.end(), kLaterLatents.begin(), kLaterLatents.end());
+  return all;
+}
+std::vector<Case> all_cases() {
+  std::vector<Case> all = cases_of_the_formula();
+  all.insert(all.end(), kCutHeads.begin(), kCutHeads.end());
+  return all;
+}
+
+std::string describe(const Case& c) {
+  return ::testing::PrintToString(std::vector<int>{c.heads, c.dims, c.value_dims, c.tokens_per_row, c.max_selected}) +
+         name(c.codec) +
+         (c.tiles  ? " tiles"
+          : c.bf16 ? " bf16"
+                   : "");
+}
+
+TEST(Attend, SameBitsOnEveryTable) {
+  Random random(61);
+  for (const Case& c : all_cases()) {
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 650);
+    for (const std::vector<Scene::Piece>& pieces : std::vector<std::vector<Scene::Piece>>{
+             {{0, 0, 6}, {1, 125, 8}, {2, 640, 1}}, {{0, 570, 1}}, {{2, 255, 3}, {0, 3, 1}}}) {
+      expect_same_on_all([&](const Exec& exec) { return scene.attend_to(exec, pieces); });
+    }
+  }
+}
+
+// Whatever a profile asks for beside them.
+TEST(Attend, RowsOfFloatsHaveOneOrder) {
+  for (Case c : kCases) {
+    if (c.codec != RowCodec::kF32) continue;
+    SCOPED_TRACE(describe(c));
+    std::vector<float> plain;
+    for (const bool tiles : {false, true}) {
+      c.bf16 = c.tiles = tiles;
+      Random random(71);  // the same each time
+      const Scene scene(random, c, 300);
+      const auto found =
+          expect_same_on_all([&](const Exec& exec) { return scene.attend_to(exec, {{0, 0, 6}, {1, 125, 18}}); });
+      if (tiles) {
+        EXPECT_TRUE(same_bits(found, plain));
+      }
+      plain = found;
+    }
+  }
+}
+
+TEST(Attend, ARowAloneIsTheRowInAnyBatch) {
+  Random random(62);
+  for (const Case& c : all_cases()) {
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 650);
+    const std::size_t width = static_cast<std::size_t>(c.heads * c.value_dims);
+    ThreadPool pool(2);
+    const Exec exec{&pool, all_tables().back()};
+    for (int round = 0; round < (kSanitized ? 2 : 6); ++round) {
+      std::vector<Scene::Piece> pieces;
+      for (int s : random.permutation(Scene::kSequences)) {
+        const std::vector<int> starts{0, 1, 3, 4, 127, 128, 129, random.between(0, 600)};
+        const Position first = random.pick(starts);
+        pieces.push_back({s, first, random.between(1, std::min(40, 650 - first))});
+      }
+      const auto batch = scene.attend_to(exec, pieces);
+      std::size_t at = 0;
+      for (const Scene::Piece& piece : pieces) {
+        for (int i = 0; i < piece.rows; ++i, at += width) {
+          const auto alone = scene.attend_to(exec, {{piece.sequence, piece.first + i, 1}});
+          ASSERT_TRUE(same_bits(std::span(batch).subspan(at, width), alone)) << "position " << piece.first + i;
+        }
+      }
+    }
+  }
+}
+
+// Of spans behind others; heads that are whole blocks of the form, and others.
+TEST(Attend, MakesTheFormOfItsOutputs) {
+  Random random(70);
+  int form = 0;
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 200);
+    const InputForm wanted = kPreparedForms[static_cast<std::size_t>(++form) % kPreparedForms.size()];
+    expect_same_on_all(
+        [&](const Exec& exec) { return scene.attend_to(exec, {{0, 0, 6}, {1, 125, 18}, {2, 190, 1}}, 1, wanted); });
+  }
+}
+
+// What a row does not see is nowhere in its sums, not even times zero, whatever its batch brings into the tile; what is
+// no number in a row that it sees is none in its output.
+TEST(Attend, AKeyOutsideOfTheWindowIsNotTouched) {
+  if (kSanitized) GTEST_SKIP() << "what is found are values";
+  Random random(66);
+  for (const Case& c : kCases) {
+    if (!c.window) continue;
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 650);
+    const Position poisoned = 200, free = poisoned + c.window_tokens;  // the first row after it that does not see it
+    scene.poison(0, poisoned);
+    expect_same_on_all([&](const Exec& exec) {
+      const auto batch = scene.attend_to(exec, {{0, free - 3, 24}});
+      const std::size_t width = static_cast<std::size_t>(c.heads * c.value_dims);
+      std::vector<float> after(batch.begin() + static_cast<std::ptrdiff_t>(3 * width), batch.end());
+      EXPECT_TRUE(std::none_of(batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(3 * width),
+                               [](float v) { return std::isfinite(v); }));
+      EXPECT_TRUE(std::all_of(after.begin(), after.end(), [](float v) { return std::isfinite(v); }));
+      EXPECT_TRUE(same_bits(std::span(after).first(width), scene.attend_to(exec, {{0, free, 1}})));
+      return after;
+    });
+  }
+}
+
+// Rows of FP8 whose codes are all that are numbers, under scales far smaller than any that a model writes, too.
+TEST(Attend, EveryCodeOfARow) {
+  Random random(67);
+  for (const Case& c : with_bf16({{8, 128, 128, 64, 4, 64, RowCodec::kV4Fp8, true, true, true}})) {
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 300);
+    scene.draw_codes(random);
+    expect_same_on_all(
+        [&](const Exec& exec) { return scene.attend_to(exec, {{0, 0, 20}, {1, 250, 40}, {2, 290, 1}}); });
+  }
+}
+
+// The deliberate fault gives the same bits on every table, other bits than the rule wherever a row sees window keys
+// from before its span, and the rule's bits where none does.
+TEST(Attend, TheFaultMakesTheCutCount) {
+  if (kSanitized) GTEST_SKIP() << "what is found are values";
+  Random random = Random::fixed(65);
+  for (const Case& c : kCases) {
+    if (!c.window) continue;
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 650);
+    const auto attend_to = [&](const Exec& exec, const std::vector<Scene::Piece>& pieces, bool fault) {
+      Exec with = exec;
+      with.fault_chunk_anchored_splits = fault;
+      return scene.attend_to(with, pieces);
+    };
+    const std::vector<Scene::Piece> pieces{{1, 0, 20}, {0, 290, 24}, {2, 500, 1}};
+    const auto expected = expect_same_on_all([&](const Exec& exec) { return attend_to(exec, pieces, false); });
+    const auto found = expect_same_on_all([&](const Exec& exec) { return attend_to(exec, pieces, true); });
+    const std::size_t width = static_cast<std::size_t>(c.heads * c.value_dims);
+    std::size_t at = 0;
+    int cut = 0, changed = 0;
+    for (const Scene::Piece& piece : pieces) {
+      for (int i = 0; i < piece.rows; ++i, at += width) {
+        const auto row = std::span(found).subspan(at, width), rule = std::span(expected).subspan(at, width);
+        if (piece.first == 0 || i >= c.window_tokens - 1) {
+          EXPECT_TRUE(same_bits(row, rule)) << "position " << piece.first + i;
+          continue;
+        }
+        ++cut;
+        changed += same_bits(row, rule) ? 0 : 1;
+        for (std::size_t v = 0; v < width; ++v)
+          ASSERT_NEAR(row[v], rule[v], (c.bf16 ? 1e-2 : 2.3e-6) * (1.0 + std::fabs(rule[v])));
+      }
+    }
+    EXPECT_GT(changed, cut / 2) << "of " << cut;
+  }
+}
+
+TEST(Attend, IsTheFormula) {
+  Random random = Random::fixed(64);
+  for (const Case& c : cases_of_the_formula()) {
+    SCOPED_TRACE(describe(c));
+    const Scene scene(random, c, 650);
+    ThreadPool pool(1);
+    for (Position p : {0, 1, 2, 3, 4, 126, 127, 128, 200, 649}) {
+      const auto found = scene.attend_to(Exec{&pool, all_tables().back()}, {{1, p, 1}});
+      if (kSanitized) continue;
+      const auto expected = scene.exact(1, p);
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i)
+        ASSERT_NEAR(found[i], expected[i], (c.bf16 ? 2e-5 : 5e-5) * (1.0 + std::fabs(expected[i])))
+            << "position " << p << " value " << i;
+    }
+  }
+}
+
+TEST(Attend, FarPositions) {
+  Random random(64);
+  for (const Case& c : with_bf16({{8, 128, 128, 64, 4, 64, RowCodec::kV4Fp8, true, true, true}})) {
+    const Scene scene(random, c, 5100);
+    const auto rows =
+        expect_same_on_all([&](const Exec& exec) { return scene.attend_to(exec, {{0, 5000, 20}, {1, 5099, 1}}); });
+    ThreadPool pool(4);
+    const auto alone = scene.attend_to(Exec{&pool, all_tables().back()}, {{0, 5013, 1}});
+    EXPECT_TRUE(same_bits(alone, std::span(rows).subspan(13 * 1024, 1024)));
+  }
+}
+
+// Row 70,000 of a batch of 64 heads of 512: its queries and outputs lie beyond 2^31 floats. Of all that memory one row
+// is touched.
+TEST(Attend, RowsBeyond2To31Floats) {
+  constexpr int kRow = 70'000, kHeads = 64, kDims = 512, kSelected = 3;
+  constexpr std::size_t kWidth = std::size_t{kHeads} * kDims, kBytes = (kRow + 1) * kWidth * sizeof(float);
+  Random random(69);
+  const TestPlane latent(random, make_row_format(RowCodec::kV4Fp8, kDims, 64), kBlockTokens / 4, 1);
+  const TestPlane window(random, make_row_format(RowCodec::kV4Fp8, kDims, 64), kBlockTokens, 1);
+  std::vector<int> latent_pages{0}, window_pages{0};
+  const TestSequence sequence(random, 50, 4, latent.view(), window.view(), latent_pages, window_pages);
+  const auto map = [&] {
+    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    SLUICE_CHECK(memory != MAP_FAILED, "address space for the test");
+    return static_cast<float*>(memory);
+  };
+  float *q = map(), *out = map();
+  std::vector<std::int32_t> selected((kRow + 1) * kSelected, 0), count(kRow + 1, 0);
+  const auto attend_at = [&](const Exec& exec, int row) {
+    TestStep step;
+    step.add(sequence.span(1, 49));
+    step.move_first_row(row);
+    const std::vector<std::int32_t> entries{1, 5, 11};
+    std::copy(entries.begin(), entries.end(), selected.begin() + row * kSelected);
+    count[static_cast<std::size_t>(row)] = kSelected;
+    AttendArgs args{.rows = row + 1,
+                    .heads = kHeads,
+                    .dims = kDims,
+                    .value_dims = kDims,
+                    .q = q,
+                    .scale = 0.3F,
+                    .step = &step.tables(),
+                    .spans = step.tables().spans,
+                    .window = &window.view(),
+                    .window_tokens = 128,
+                    .latent = &latent.view(),
+                    .tokens_per_row = 4};
+    args.selected = selected.data(), args.selected_count = count.data(), args.max_selected = kSelected;
+    args.out = out;
+    attend(exec, args);
+    const float* found = out + static_cast<std::size_t>(row) * kWidth;
+    return std::vector<float>(found, found + kWidth);
+  };
+  const auto queries = random.floats(kWidth, 0.3F);
+  for (const std::size_t row : {0, kRow}) std::copy(queries.begin(), queries.end(), q + row * kWidth);
+  const auto first = expect_same_on_all([&](const Exec& exec) { return attend_at(exec, 0); });
+  const auto last = expect_same_on_all([&](const Exec& exec) { return attend_at(exec, kRow); });
+  EXPECT_TRUE(same_bits(last, first));
+  munmap(q, kBytes);
+  munmap(out, kBytes);
+}
+
+}  // namespace
+}  // namespace sluice::attention_test

@@ -1,0 +1,13 @@
+// How many tokens the invented words of prompts are for a server's tokenizer: asked of the server itself, by two short
+// requests for one token each, from its usage.
+#pragma once
+
+#include "loadgen/load_run.h"
+
+namespace sluice {
+
+// Fails where the server does not answer or tells no usage: then prompts' lengths cannot be chosen.
+// `options`: its key and its interrupts count.
+Result<WordScale> measure_word_scale(HttpClient& client, const BodyOptions& body, LoadRunOptions options);
+
+}  // namespace sluice

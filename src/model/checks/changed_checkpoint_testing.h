@@ -1,0 +1,28 @@
+// A checkpoint with another config, for tests: its files as links, and a config.json of its own; and what it computes.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/storage/temp_folder_testing.h"
+
+namespace sluice {
+
+using ConfigEdit = std::function<void(boost::json::object& config)>;
+
+class ChangedCheckpoint {
+ public:
+  // Of the checkpoint in `folder`.
+  ChangedCheckpoint(const std::string& folder, const ConfigEdit& edit);
+  const std::string& path() const { return folder_.path(); }
+
+ private:
+  TempFolder folder_;
+};
+
+// The plain logits of some positions of a prompt of 150 tokens; empty, and a failure of the test, if it does not load.
+std::vector<float> plain_logits(const std::string& folder);
+
+}  // namespace sluice

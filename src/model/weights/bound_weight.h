@@ -1,0 +1,34 @@
+// What a loaded model's weights cost a step: bytes and multiply-adds, by weight. The floors of `sluice bench` follow
+// from it. Thread safety: plain values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kernels/ops/linear.h"
+
+namespace sluice {
+
+// Which rows of a step need a weight.
+enum class WeightRole {
+  kEveryRow,
+  kLookedUp,      // a row of it for each token
+  kRoutedExpert,  // the rows that the router sends there
+  kLogits,        // the rows whose logits are wanted
+  kIndexScores,   // every row of a step in which some row sees more entries than are selected
+  kDrafted,       // the rows of tokens that are drafted
+  kNotUsed,       // another form of a weight that counts already
+};
+
+struct BoundWeight {
+  std::string name;  // in the checkpoint
+  WeightRole role = WeightRole::kEveryRow;
+  std::int64_t out = 0, in = 0;        // of a matrix; in is 0 where no products are formed
+  InputForm inputs = InputForm::kF32;  // of a matrix
+  WeightFormat format = WeightFormat::kF32;
+  std::size_t stored_bytes = 0;  // in the checkpoint, scales included
+  std::size_t used_bytes = 0;    // in the form that the kernels read
+};
+
+}  // namespace sluice

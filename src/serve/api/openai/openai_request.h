@@ -1,0 +1,113 @@
+// The bodies of the OpenAI API's generating calls, parsed and checked.
+//
+// The fields are those of field_table.h. Every error names the field, what was expected and what was found. Fields that
+// have no effect here (user, metadata, ...) are ignored; fields whose effect is missing are refused unless they ask for
+// nothing; fields that nobody knows are ignored and named, or refused. Thread safety: plain values, pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "grammar/grammar.h"
+#include "serve/api/api_error.h"
+#include "sluice/sampling.h"
+#include "text/chat/chat.h"
+#include "text/generation_stream.h"
+
+namespace sluice {
+
+inline constexpr int kMaxStopStrings = 16, kMaxStopTokenIds = 64;
+inline constexpr float kMaxApiTemperature = 2.0F;
+inline constexpr int kMaxPrompts = 128;
+inline constexpr int kMaxApiChoices = 256;  // of n and best_of
+inline constexpr int kMaxBadWords = 128, kMaxAllowedTokenIds = 16384, kMaxLogitBiases = 1024;
+inline constexpr int kMaxPromptIds = 1 << 21;
+inline constexpr int kMaxPriority = 1000000;  // and its negative
+inline constexpr int kMaxCacheSaltBytes = 256;
+inline constexpr int kMaxDetokenized = 1 << 20;
+
+// The sampling parameters of a request that gives none: generation_config.json's.
+struct SamplingDefaults {
+  float temperature = 1.0F;
+  float top_p = 1.0F;
+  int top_k = 0;
+  float min_p = 0.0F;
+  float presence_penalty = 0.0F, frequency_penalty = 0.0F, repetition_penalty = 1.0F;
+};
+
+struct RequestRules {
+  SamplingDefaults defaults = {};
+  bool strict_fields = false;  // fields that nobody knows are refused
+};
+
+// What both calls share.
+struct GenerationOptions {
+  SamplingParams sampling;  // complete except for the seed
+  TokenRules rules;         // complete except for bad_words
+  std::vector<std::string> bad_words;
+  std::optional<std::uint64_t> seed;  // none: every prompt draws its own
+  int n = 1;                          // choices of an answer
+  int best_of = 1;                    // choices to generate, of which the best n are the answer; >= n
+  int priority = 0;
+  std::string cache_salt;
+  std::optional<int> max_tokens;  // >= 0
+  std::vector<std::string> stop;
+  std::vector<std::int32_t> stop_token_ids;
+  bool ignore_eos = false;
+  bool shortens_to_context = false;          // a max_tokens that does not fit is what fits
+  std::optional<int> thinking_token_budget;  // of the answer's reasoning (chat)
+  ShownText shown;
+  int prompt_logprobs = -1, prompt_logprobs_start = 0;  // -1: none; of so many of the best, from that position on
+  bool prompt_distributions = false;                    // (score)
+  bool return_token_ids = false, return_routed_experts = false, return_sparse_indices = false;
+  std::string prediction;                   // of the answer's text, to draft from (chat)
+  std::optional<GrammarSource> constraint;  // what the answer is bound to
+  std::string constraint_field;             // which field said so
+  bool stream = false;
+  bool include_usage = false, continuous_usage = false;  // stream_options
+  std::vector<std::string> ignored;                      // paths of the fields that nobody knows
+
+  // Choices are compared by their log-probabilities, whether or not the client asked for them.
+  bool ranks() const { return best_of > n; }
+};
+
+struct ToolChoice {
+  bool none = false;                    // "none", though there are tools
+  bool forced = false;                  // the answer is a call
+  std::vector<std::string> names = {};  // that may be called; empty: all
+  bool parallel = true;                 // more than one call
+  bool strict_by_default = false;       // what does not say `strict` is, where it can be enforced
+};
+
+struct ChatCompletionRequest {
+  std::optional<std::string> model;
+  GenerationOptions options;
+  ChatRequest chat;
+  ToolChoice tool_choice;
+  std::vector<std::int32_t> prompt_ids;  // instead of its messages; empty: none
+};
+
+struct CompletionRequest {
+  std::optional<std::string> model;
+  GenerationOptions options;
+  std::vector<std::variant<std::string, std::vector<std::int32_t>>> prompts;  // at least one
+  bool echo = false;
+  std::optional<std::string> suffix;
+};
+
+// A value or the error to answer with.
+template <class T>
+using ApiResult = std::variant<T, ApiError>;
+
+ApiResult<ChatCompletionRequest> parse_chat_completion_request(std::string_view body, const RequestRules& rules);
+ApiResult<ChatCompletionRequest> parse_chat_completion_request(const boost::json::object& body,
+                                                               const RequestRules& rules);
+ApiResult<CompletionRequest> parse_completion_request(std::string_view body, const RequestRules& rules);
+ApiResult<CompletionRequest> parse_score_request(std::string_view body, const RequestRules& rules);
+
+}  // namespace sluice

@@ -1,0 +1,93 @@
+// The server's own view of HTTP, without a network library: what a handler gets and what it answers.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "telemetry/served_request.h"
+
+namespace sluice {
+
+struct HttpRequest {
+  std::string method;  // "GET", upper case as sent
+  std::string path;    // without scheme, host, query, empty segments and a slash at its end; not percent-decoded
+  std::string body;
+  std::string host;                                // of the target, else of the header Host; "" in HTTP/1.0 without
+  std::string origin;                              // the header Origin, which browsers send
+  std::string requested_headers;                   // Access-Control-Request-Headers
+  bool is_preflight = false;                       // has Access-Control-Request-Method
+  bool is_forwarded = false;                       // a proxy says that it has forwarded it
+  std::string allow_origin;                        // whose pages may read the answer; "" for none
+  std::string ignored_fields;                      // of its body, for the answer's header X-Sluice-Ignored; "": none
+  std::chrono::steady_clock::time_point received;  // the end of its header
+  std::vector<std::pair<std::string, std::string>> headers = {};  // names in lower case, in their order
+
+  // What the server makes of it.
+  ServedRequest record = {};
+  bool is_admin = false;                                               // it came with an admin's key
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};  // after which its answer is of no use
+  std::shared_ptr<void> ticket = {};                                   // its place in limits, as long as it runs
+  std::shared_ptr<void> body_room = {};                                // of a decoded body, in the limit of all of them
+
+  // The first of this name, which is in lower case; "" without one.
+  std::string_view header(std::string_view name) const {
+    for (const auto& [key, value] : headers) {
+      if (key == name) return value;
+    }
+    return {};
+  }
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  std::string allow;                         // the Allow header of a 405
+  int retry_after = 0;                       // seconds, the Retry-After header of a 429 or 503; 0: none
+  bool wants_key = false;                    // WWW-Authenticate, of a 401
+  std::string allow_methods, allow_headers;  // Access-Control-Allow-...
+  std::string headers;                       // more of them, whole lines with their ends
+  std::string filler;                        // of a stream: a piece that its reader skips
+  std::string error;                         // the message of an error, which `body` holds in OpenAI's form
+  std::string limit = {};                    // ApiError::limit
+};
+
+// One request and its answer: either respond(), or begin_stream(), any number of write() and finish().
+//
+// Everything may be called from any thread, even long after the client has left (then it does nothing). Nothing blocks:
+// what the client has not read yet is kept. A handle that is dropped before the answer is complete answers 500, or
+// breaks the connection if a stream has begun.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+
+  virtual HttpRequest& request() = 0;
+  virtual void respond(HttpResponse response) = 0;
+  virtual void begin_stream(HttpResponse head) = 0;  // `head.body` is the first piece
+  virtual void write(std::string piece) = 0;
+  virtual void finish() = 0;
+
+  // Runs `task` on the network thread, in the order of the calls. Tasks must be short.
+  virtual void post(std::function<void()> task) = 0;
+  // `gone` runs on the network thread, once, if the connection ends before the answer is complete.
+  virtual void on_disconnect(std::function<void()> gone) = 0;
+  // `tell` runs on the network thread when more of the answer than allowed is unread (true), and when the client has
+  // caught up (false).
+  virtual void on_backlog(std::function<void(bool is_full)> tell) = 0;
+  // `task` runs on the network thread after this time, unless the answer is complete by then. One for an exchange: a
+  // second call takes the place of the first.
+  virtual void after(std::chrono::nanoseconds time, std::function<void()> task) = 0;
+};
+
+using HttpExchangePtr = std::shared_ptr<HttpExchange>;
+// Runs on the network thread and must return soon; it may keep the exchange and answer later.
+using HttpHandler = std::function<void(HttpExchangePtr)>;
+
+}  // namespace sluice

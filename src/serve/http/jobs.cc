@@ -1,0 +1,68 @@
+#include "serve/http/jobs.h"
+
+#include <utility>
+
+namespace sluice {
+
+TaskQueue::TaskQueue(int threads) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+}
+
+TaskQueue::~TaskQueue() {
+  std::deque<std::function<void()>> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    dropped.swap(tasks_);
+  }
+  ready_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void TaskQueue::run(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    tasks_.push_back(std::move(task));
+  }
+  ready_.notify_one();
+}
+
+void TaskQueue::work() {
+  for (;;) {
+    std::function<void()> task;
+    {
+      std::unique_lock lock(mutex_);
+      ready_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+      if (stopping_) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    task();
+  }
+}
+
+bool JobRegistry::add(const std::shared_ptr<Cancellable>& job) {
+  const std::lock_guard lock(mutex_);
+  if (!closed_) jobs_.insert(job);
+  return !closed_;
+}
+
+void JobRegistry::remove(const std::shared_ptr<Cancellable>& job) {
+  const std::lock_guard lock(mutex_);
+  jobs_.erase(job);
+}
+
+void JobRegistry::cancel_all() {
+  std::set<std::weak_ptr<Cancellable>, std::owner_less<>> jobs;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    jobs.swap(jobs_);
+  }
+  for (const auto& weak : jobs) {
+    if (const auto job = weak.lock()) job->cancel();
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,45 @@
+// GET /health, /health/live, /health/ready: does the engine still generate tokens, does its loop still turn, should it
+// get requests?
+//
+// All of them are 503 at once, with the reason, when the engine has failed: its device is lost, or a file of its
+// weights has changed. Live: 200 unless that is so, or the loop has not turned for as long as the watchdog allows: then
+// only a new start helps, or, with changed files, loading them again. Once that is so, the answer comes at once. Ready:
+// as /health, but 503 from the moment on when the server is told to stop. Health: 200 if it generated one in the last
+// five seconds. Otherwise it is asked for one outside its queue; 503 if that takes more than two seconds. Requests that
+// come meanwhile share the self-test. Thread safety: every method may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "serve/http/http.h"
+#include "serve/http/jobs.h"
+#include "sluice/engine.h"
+
+namespace sluice {
+
+class HealthCheck {
+ public:
+  // `most_turn_seconds`: of the loop; 0: as long as it likes.
+  HealthCheck(Engine& engine, double most_turn_seconds) : engine_(engine), most_turn_seconds_(most_turn_seconds) {}
+
+  void answer(HttpExchangePtr exchange);
+  void answer_live(HttpExchangePtr exchange);
+  void answer_ready(HttpExchangePtr exchange);
+  void stop() { stopping_ = true; }  // not ready any more
+
+ private:
+  bool answer_failed(const HttpExchangePtr& exchange);
+  void self_test();
+  void live_test();
+
+  Engine& engine_;
+  const double most_turn_seconds_;
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  std::vector<HttpExchangePtr> waiting_, waiting_live_;  // not empty: a test runs or is about to
+  TaskQueue tester_{1}, live_tester_{1};
+};
+
+}  // namespace sluice
