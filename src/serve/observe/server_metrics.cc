@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kFirstError = 400, kClientLeft = 499;
+constexpr int kFirstError = 400, kLeftStatus = 499;
 
 std::string_view error_kind(int status) {
   switch (status) {
@@ -71,7 +71,7 @@ std::string_view reason_in_vllm(std::string_view reason) {
 // What an exchange ended in, whatever its status line said before; 0: no error.
 int error_of(const HttpSummary& summary) {
   if (summary.record.error_status != 0) return summary.record.error_status;
-  if (summary.disconnected) return kClientLeft;
+  if (summary.disconnected) return kLeftStatus;
   return summary.status >= kFirstError ? summary.status : 0;
 }
 
