@@ -176,7 +176,12 @@ class FatesTest : public ApiTest {
     engine_.cached_tokens = 1;
     say("one two");  // two tokens, and the end token
   }
-  ~FatesTest() override { go_on(); }
+  // Nobody asks for the time, or waits to go on, any more when this object is gone.
+  ~FatesTest() override {
+    go_on();
+    server_.reset();
+    EXPECT_TRUE(engine_.wait_idle());
+  }
 
   // The engine gives so many outputs, and waits with the next ones in its hands.
   void hold_after(int outputs) {
