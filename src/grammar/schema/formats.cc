@@ -55,10 +55,10 @@ std::optional<std::string> format_pattern(std::string_view name) {
   if (name == "date") return date;
   if (name == "time") return time;
   if (name == "date-time") return date + "T" + time;
-  if (name == "duration") {  // of less than 10^9 days, as Python's have
+  if (name == "duration") {  // of less than 10^9 days, and 2^32 seconds, as readers have
     return "P([0-9]{1,7}W|([0-9]{1,6}Y([0-9]{1,7}M([0-9]{1,8}D)?)?|[0-9]{1,7}M([0-9]{1,8}D)?|[0-9]{1,8}D)"
-           "(T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))?"
-           "|T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))";
+           "(T([0-9]{1,6}H([0-9]{1,7}M([0-9]{1,7}S)?)?|[0-9]{1,7}M([0-9]{1,7}S)?|[0-9]{1,7}S))?"
+           "|T([0-9]{1,6}H([0-9]{1,7}M([0-9]{1,7}S)?)?|[0-9]{1,7}M([0-9]{1,7}S)?|[0-9]{1,7}S))";
   }
   // A host's last label begins with a letter: else readers take the host for an address.
   static const std::string top = "[a-zA-Z]{2,20}";
