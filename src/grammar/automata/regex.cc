@@ -333,7 +333,9 @@ std::vector<CodePointRange> escaped_class(char letter) {
       break;
     default:
       out = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
-             {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+             {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+      // ECMAScript counts it as space, Python does not: neither class has it, so that both accept what is written.
+      if (letter < 'a') out.push_back({0xFEFF, 0xFEFF});
   }
   return letter >= 'a' ? out : complement(out);
 }
