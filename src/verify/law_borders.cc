@@ -228,7 +228,10 @@ Result<LawReport> check_borders(Runner& runner, std::span<const BorderZone> zone
                             const auto i = static_cast<std::size_t>(number);
                             return border_schedule(zones[i], number, length(prompts[i]), most, laws.thread_counts);
                           }));
-  if (report.difference) return named(std::move(report), report.difference->schedule);
+  if (report.difference) {
+    const int zone = report.difference->schedule;
+    return named(std::move(report), zone);
+  }
   laws.schedules = static_cast<int>(answers.size());
   laws.progress = nullptr;
   const auto answer = [&](int number) { return answers[static_cast<std::size_t>(number)]; };
@@ -239,7 +242,9 @@ Result<LawReport> check_borders(Runner& runner, std::span<const BorderZone> zone
                           }));
   report.add(of_answers);
   report.schedules = count;
-  return report.difference ? named(std::move(report), answer(report.difference->schedule).zone) : report;
+  if (!report.difference) return report;
+  const int zone = answer(report.difference->schedule).zone;
+  return named(std::move(report), zone);
 }
 
 }  // namespace sluice
