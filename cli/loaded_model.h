@@ -23,8 +23,8 @@ struct LoadedModel {
   Result<const ChatEncoding*> require_chat() const;
 };
 
-// That of the model's folder; for a dummy that has none a stand-in (text/tokenizer/stand_in_tokenizer.h), with a
-// warning.
+// Loads the tokenizer of the model's folder. A dummy model without one gets a stand-in, with a warning
+// (text/tokenizer/stand_in_tokenizer.h).
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, const ModelConfig& config);
 
 // Loads options.model.folder: the small files first, so that their errors do not wait for the weights.

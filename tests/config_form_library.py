@@ -35,7 +35,7 @@ class LibraryRefused(Exception):
     pass
 
 
-def library():
+def import_library():
     import torch
     import transformers
 
@@ -48,7 +48,7 @@ def library():
 
 def shapes_of(config, folder):
     """The names and shapes that the library saves for this config."""
-    torch, transformers = library()
+    torch, transformers = import_library()
     folder = pathlib.Path(folder)
     (folder / "config.json").write_text(json.dumps(config))
     read = transformers.AutoConfig.from_pretrained(folder)
@@ -58,7 +58,7 @@ def shapes_of(config, folder):
 
 
 def logits_of(folder, ids, dtype="float32"):
-    torch, transformers = library()
+    torch, transformers = import_library()
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype),
                                                               attn_implementation="eager",
                                                               experts_implementation="eager").eval()
@@ -71,7 +71,7 @@ def repaired(family, config):
     padding is never used, a missing model_type follows from architectures, and latent attention asks for neither
     head_dim nor a number of key heads, and head_dim has a default in Mistral with layer_types, too. None where that
     changes nothing."""
-    transformers = library()[1]
+    transformers = import_library()[1]
     types = transformers.CONFIG_MAPPING[family].__annotations__
     out = {key: value for key, value in config.items()
            if value is not None or "None" in str(types.get(key, "" if key == "rope_theta" else "None"))}

@@ -55,7 +55,7 @@ def logits(case, config=None):
 
 
 def tokens(case, texts):
-    _, transformers = library.library()
+    _, transformers = library.import_library()
     if case["tokenizer"] == "tiktoken":
         import tiktoken
 

@@ -60,9 +60,10 @@ class SpeedCases {
   // From now on runs are also measured by stage: stages() of the last one.
   void measure_stages() { measures_stages_ = true; }
   const StageTimes& stages() const { return stages_; }
-  // What of a run counts, once more, with the times of the device's kernels. kUnavailable: what is missing for that.
+  // Runs the timed part of the test once more and returns the times of the device's kernels. kUnavailable says what is
+  // missing for that.
   Result<std::vector<KernelTime>> trace(const SpeedCase& test);
-  // Of the last run with `steps`.
+  // The routing of the last run with `steps`.
   const RoutingCount& routing() const { return routing_; }
 
  private:

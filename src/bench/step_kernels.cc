@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// What a step has to read for a stage, if that is counted.
+// The bytes that a step reads for a stage; null where nothing counts them.
 const StageWork* work_of(const StepWork& work, StepStage stage) {
   switch (stage) {
     case StepStage::kDense:

@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Of a step, the mean of all.
+// One kernel of a step: the mean over all steps.
 struct KernelLine {
   std::string name;
   StepStage stage = StepStage::kRest;
@@ -31,7 +31,7 @@ struct StepKernels {
 // times: of `works.size()` steps, in the order of their starts.
 StepKernels step_kernels(const std::vector<KernelTime>& times, const std::vector<StepWork>& works,
                          const MachineSpeed& speed);
-// What adds less than a thousandth of a step is one line.
+// Kernels that add less than a thousandth of a step share one line.
 std::string to_text(const StepKernels& table, const std::string& test);
 // {"step_us", "idle_us", "stages": [{"stage", "us", "bytes", "floor_us"}], "kernels": [{"stage", "us", "count",
 // "kernel"}]}

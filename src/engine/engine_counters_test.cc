@@ -1,5 +1,5 @@
-// What the engine counts of prompts is what its outputs tell, whatever is preempted, swapped, cancelled or computed
-// again on the way: each prompt counts once.
+// The engine's counters of prompts equal what its outputs say: each prompt counts once, even if it is preempted,
+// swapped, cancelled or computed again.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -76,7 +76,7 @@ TEST_P(EngineCountersTest, APromptCountsOnce) {
   EXPECT_EQ(stats.recomputed_tokens > 0, preempts || GetParam().places < 4);
 }
 
-// What a request has computed until it is cancelled is counted, and no prompt is looked up that never got memory.
+// The counters include what a cancelled request had computed, and no lookup of a prompt that never got memory.
 TEST_P(EngineCountersTest, OfWhatIsCancelled) {
   FakeModel::Settings settings;
   StepGate gate;

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// What counts of requests that do not simply run to their end.
+// These sentences say which requests count where some do not simply run to their end.
 constexpr std::string_view kEnded =
     "It counts requests whose answers have all ended by themselves, also by a stop string or a limit, and none that "
     "left, was late or failed. Preemptions and swaps are part of the times.";
@@ -148,7 +148,7 @@ constexpr MetricInfo kMetrics[] = {
     {"sluice_traces_sent_total", "counter", "", "trace", "Traces of requests that the collector has taken.", kExchange},
     {"sluice_traces_dropped_total", "counter", "", "trace",
      "Traces that the collector has not taken, or for which there was no room.", kExchange},
-    // What runs.
+    // The cache and the program that run.
     {"sluice_cache_config_info", "gauge", "block_size, num_gpu_blocks, latent_pages, window_pages, bytes", "flag",
      "1; its labels say how the cache is made.", kNone},
     {"sluice_build_info", "gauge", "version, profile, isa", "flag", "1; its labels say what runs.", kNone},

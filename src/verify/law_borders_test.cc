@@ -142,7 +142,7 @@ TEST(LawBordersTest, AFaultOfLoneStepsIsFound) {
   }
 }
 
-// What the scheduler alone does at a border: here a step with a second one in flight.
+// A fault that only the scheduler meets at a border: a step with a second one in flight.
 TEST(LawBordersTest, TheSchedulerMeetsThemToo) {
   int steps = 0;
   EngineSetup options;

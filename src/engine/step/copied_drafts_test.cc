@@ -39,7 +39,7 @@ TEST(CopiedDraftsTest, OfEqualMatchesTakesTheLatest) {
   EXPECT_THAT(copied(drafts, drafts.find(), 1), ElementsAre(4));
 }
 
-// What it finds is a function of the tokens, not of how many came at a time.
+// Drafts are a function of the tokens, not of how many came at a time.
 TEST(CopiedDraftsTest, PiecesAreAsTheWhole) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);

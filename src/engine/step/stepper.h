@@ -183,7 +183,7 @@ class Stepper final {
   Status audit() const;
 
  private:
-  // What has been counted of a prompt, whichever of the sequences that answer it was the first to do it.
+  // Counters of one prompt; all sequences that answer it share them, so that each token counts once.
   struct PromptCount {
     bool admitted = false;
     Position reached = 0;  // the first position that was neither computed nor found in the cache

@@ -122,10 +122,10 @@ std::set<std::int32_t> allowed_of(Matcher& matcher) {
   return out;
 }
 
-// What stands for each letter of the random grammars.
+// The characters that stand for the letters of the random grammars.
 using Alphabet = std::array<std::string, 3>;
 const Alphabet kLetters{"a", "b", "c"};
-// Of one to four bytes; the long ones begin alike.
+// The characters have two and four bytes; the long ones begin alike.
 const Alphabet kLongCharacters{"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x81", "\xC3\xA9"};
 
 std::string written(std::string_view letters, const Alphabet& alphabet) {

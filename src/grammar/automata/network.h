@@ -52,7 +52,7 @@ class Network {
   std::size_t size() const { return states_.size(); }
   std::size_t rules() const { return rules_.size(); }
   int deepest_need() const { return deepest_need_; }  // the largest least_depth
-  // What of its source binds nothing, though someone may have meant something by it: pointers into schemas.
+  // Pointers to the parts of its schema that bind nothing, although their author may have meant something by them.
   const std::vector<std::string>& remarks() const { return remarks_; }
   std::size_t bytes() const;
 

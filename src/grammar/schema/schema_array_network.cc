@@ -28,7 +28,8 @@ std::int64_t places_of(const ArrayProduct& array) {
   return out;
 }
 
-// What the item at `place` must meet if it is one of those `chosen` among the contained; nullopt: it may not be.
+// The schemas that the item at `place` must meet if it is one of those `chosen` among the contained; nullopt: it may
+// not be.
 std::optional<Conjunction> item_of(const ArrayProduct& array, std::int64_t place, unsigned chosen, Counts& counts) {
   Conjunction out;
   if (const auto found = array.at.find(place); found != array.at.end()) out = found->second;
@@ -100,7 +101,7 @@ namespace {
 
 constexpr std::size_t kMostUniqueValues = 8;
 
-// Of the texts of one number the shortest: "1.50" is 1.5, "-0" is 0.
+// Returns the shortest text of the same number: "1.50" is 1.5, "-0" is 0.
 std::string shortest_number(std::string text) {
   if (text.find('.') != std::string::npos) {
     text.erase(text.find_last_not_of('0') + 1);

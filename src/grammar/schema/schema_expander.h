@@ -89,7 +89,7 @@ class SchemaExpander {
   Products refused(const Keyword& k, bool holds, const SchemaProduct& product);
   Products unknown(const Keyword& k, bool holds, const SchemaProduct& product);
 
-  // What the keywords of a schema, and of those that hold with it, evaluate of an object.
+  // The members of an object that the keywords of a schema, and of those that hold with it, evaluate.
   struct Evaluated;
   bool find_evaluated(Literal literal, Evaluated& out, int depth);
 

@@ -42,7 +42,7 @@ class SchemaNetwork {
   Status build(const Conjunction& conjunction, std::int32_t rule);
   Status add_product(std::int32_t rule, const SchemaProduct& product);
   Status add_array(std::int32_t rule, const ArrayProduct& array);
-  // Of an array of few values, each at most once.
+  // Adds the arrays in which each of a few values occurs at most once.
   Status add_unique(std::int32_t rule, const ArrayProduct& array);
   struct UniqueValues;
   Result<UniqueValues> unique_values(const ArrayProduct& array);

@@ -230,7 +230,7 @@ SchemaExpander::Products SchemaExpander::dependent_schemas(const Keyword& k, boo
   return out;
 }
 
-// Of drafts up to 7: dependentRequired and dependentSchemas in one.
+// Drafts up to 7 have dependentRequired and dependentSchemas in one keyword.
 SchemaExpander::Products SchemaExpander::dependencies(const Keyword& k, bool holds, const SchemaProduct& product) {
   Products out = dependent_required(k, holds, product);
   if (!holds) {

@@ -18,7 +18,7 @@ using Samples = std::map<std::string, double>;
 constexpr double kSome = -1;  // more than nothing: how many tokens a write tells is a matter of luck
 constexpr double kGap = 0.25, kAdmittedAfter = 0.125;
 
-// What became of a request, in the words of its answer and by the clock of the test.
+// A request's fate, in the words of its answer and by the clock of the test.
 struct Facts {
   int requests = 1;  // that a client sent
   std::string path = "/v1/completions", status = "200", error = {}, refusal = {};
@@ -214,7 +214,7 @@ class FatesTest : public ApiTest {
     changed_.notify_all();
   }
 
-  // Of all counters and histograms, their counts and sums.
+  // Reads all counters, and the counts and sums of all histograms.
   Samples read() {
     Samples samples;
     const std::string text = get("/metrics").body;
@@ -438,7 +438,7 @@ TEST_F(FatesTest, LeftBeforeItsFirstTokenWithFourAnswers) {
   expect(before, facts);
 }
 
-// What has ended before counts as it ended.
+// An answer that has ended before counts as it ended.
 TEST_F(FatesTest, LeftWhenOneOfTwoAnswersHadEnded) {
   engine_.script_of_choice = [](const Request&, int choice) {
     return ids_of(choice == 0 ? "one" : "on and on and on");

@@ -13,7 +13,7 @@ namespace {
 using Stats = EngineStats;
 using Cache = CacheStats;
 
-// What one of them is read by.
+// Adds one metric, which `read` takes out of the engine's numbers.
 template <class Read>
 void add(Metrics& metrics, const Stats& stats, const std::string& name, Read read, const std::string& labels = "") {
   metrics.read_by(name, [&stats, read] { return static_cast<double>(read(stats)); }, labels);

@@ -68,7 +68,7 @@ std::string_view reason_in_vllm(std::string_view reason) {
   return reason == "deadline" ? "abort" : reason;
 }
 
-// What an exchange ended in, whatever its status line said before; 0: no error.
+// The status of the error that an exchange ended in, whatever its status line said before; 0: no error.
 int error_of(const HttpSummary& summary) {
   if (summary.record.error_status != 0) return summary.record.error_status;
   if (summary.disconnected) return kLeftStatus;
@@ -129,7 +129,7 @@ void ServerMetrics::on_end(const ServedRequest& request, std::span<const std::st
     if (request.fate != Fate::kFailed) cancelled_.add(1);
     return;
   }
-  // Of one that computed nothing all was waiting.
+  // A request that computed nothing spent all its time waiting.
   using Time = ServedRequest::Time;
   const auto or_end = [&](Time time) { return time != Time() ? time : request.ended; };
   const Time admitted = or_end(request.admitted), first = or_end(request.first_token),

@@ -55,7 +55,7 @@ class ServerMetrics {
   Counter& cancelled_;
 
  public:
-  // What counts as it comes.
+  // These count events as they come.
   Histogram& time_to_first_token;
   Histogram& time_per_output_token;
   Histogram& inter_token_latency;

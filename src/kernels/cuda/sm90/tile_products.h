@@ -367,7 +367,8 @@ struct TileProducts {
       }
     }
   }
-  // Of one strip of each warp: gate's warps take up's sums of the first half of the rows, and give theirs of the other.
+  // Exchanges one strip of each warp: gate's warps take up's sums of the first half of the rows, and give their sums of
+  // the second half.
   SLUICE_DEVICE void exchange(const Rings& at, const Tile& of, int warp, int lane, const float (&total)[kSums]) const {
     constexpr int kHalf = kSums / 2, kPieces = kHalf / 4;
     const int pair = warp % kTileStrips;

@@ -152,7 +152,7 @@ bool fills_tiles(const Exec& exec, const StripRows& rows, std::span<const StripP
   return (rows.rows <= kManyRows ? 3 * tiles / 2 : 2 * tiles) >= cuda_ops::processors(exec);
 }
 
-// Of several segments, of bf16.
+// Multiplies weights of bf16 in several segments.
 static bool multiply_inner_segments(const Exec& exec, const StripRows& rows, const StripProduct& gate,
                                     const StripProduct& up, float limit, std::uint16_t* m) {
   const StripLinear& w = gate.weight;
