@@ -111,7 +111,7 @@ class FakeEngine final : public Engine {
     return alive;
   }
   Status health() const override { return failed; }
-  bool ping(double) override { return turns; }
+  bool ping(double seconds) override { return turns && seconds > 0; }
   bool reset_prefix_cache(double) override {
     const std::lock_guard lock(mutex_);
     ++resets_;

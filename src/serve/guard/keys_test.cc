@@ -305,6 +305,14 @@ TEST_F(KeysTest, HealthLiveAndReady) {
   EXPECT_THAT(get("/health/live").body, HasSubstr("in one step for 31 seconds"));
 }
 
+TEST_F(KeysTest, WithoutAWatchdogALongStepIsAlive) {
+  options_.watchdog_seconds = 0;
+  engine_.counters.turn_seconds = 31;
+  EXPECT_EQ(get("/health/live").status, 200);  // the engine is still given time to answer
+  engine_.turns = false;
+  EXPECT_EQ(get("/health/live").status, 503);
+}
+
 TEST_F(KeysTest, AnAnswerSaysWhichSpanOfItsTraceItWas) {
   const std::string trace = "0af7651916cd43dd8448eb211c80319c";
   const std::string parent = "traceparent: 00-" + trace + "-b7ad6b7169203331-01\r\n";
