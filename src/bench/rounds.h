@@ -33,8 +33,8 @@ struct SpeedRow {
   bool steady = true;  // false: no run had steady probes, so all of them count
   double bytes_per_token = 0, used_bytes_per_token = 0, cache_bytes_per_token = 0;
   double experts_bytes_per_token = 0;
-  int steps = 0;        // of a run
-  StepKernels kernels;  // if they are traced
+  int steps = 0;             // of a run
+  StepKernels kernels = {};  // if they are traced
   RoutingCount routing{};
 
   double tokens_per_second() const;  // the median

@@ -78,9 +78,9 @@ struct NewSequence {
   std::vector<TokenId> prompt;  // at least one
   int max_tokens = 1;           // of the answer, at least one
   int priority = 0;
-  std::string cache_salt;
-  std::vector<Position> message_starts;  // ascending
-  SequenceAnswer answer;
+  std::string cache_salt = {};
+  std::vector<Position> message_starts = {};  // ascending
+  SequenceAnswer answer = {};
   std::vector<TokenId> prediction = {};  // of the answer, to draft from; may be empty
   // Filled, from its `start` on, as the prompt is computed, with so many of the best each; null: not wanted.
   std::shared_ptr<PromptLogprobs> logprobs = {};

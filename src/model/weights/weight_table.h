@@ -38,7 +38,7 @@ struct WeightSpec {
   std::variant<LinearWeight*, WeightView*, Param<float>*, Param<std::int32_t>*> into;
   InputForm inputs = InputForm::kF32;       // LinearWeight: what it should multiply, if its format can
   int id_limit = 0;                         // ids: each in [0, id_limit)
-  std::string group;                        // "": of every use. Else a layer for multi-token prediction ("mtp.0")
+  std::string group = {};                   // "": of every use. Else a layer for multi-token prediction ("mtp.0")
   bool routed_expert = false;               // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
   bool for_drafts = false;                  // once more what other specs bind: as codes of 8 bits if that saves bytes
   bool coarse = false;                      // of drafts alone: codes of 8 bits may stand for it where they cost less
