@@ -23,6 +23,7 @@ def test_the_embedded_model_is_sound(tmp_path):
     done = verify("--schedules", "8", "--seed", "3", "--json", str(path))
     assert done.returncode == 0, done.stderr
     assert "no difference" in done.stdout
+    assert "warning" not in done.stderr, done.stderr
     report = json.loads(path.read_text())
     assert report["schedules"] == 8
     # Four schedules of each half have all of this.

@@ -62,8 +62,11 @@ TEST(EngineTurnTest, TheLoopSaysHowLongItHasBeenInAStep) {
   GatedEngine engine;
   ASSERT_TRUE(engine->submit(request(answer, random_tokens(10, 1), 5)).ok());
   engine.gate().wait_for_step();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_GE(engine->stats().turn_seconds, 0.015);
+  const auto deadline = std::chrono::steady_clock::now() + kTestPatience;
+  while (engine->stats().turn_seconds < 0.06 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_GE(engine->stats().turn_seconds, 0.06);
   engine.gate().open();
   answer.wait();
   ASSERT_TRUE(engine->ping(100)) << "after the turn that ended the answer";
@@ -75,7 +78,7 @@ TEST(EngineTurnTest, TheLoopSaysHowLongItHasBeenInAStep) {
   EXPECT_EQ(std::accumulate(counts.by_seconds.begin(), counts.by_seconds.end(), std::uint64_t{0}),
             engine->stats().steps);
   EXPECT_GE(counts.rows, 14U) << "of the prompt, and of all tokens but the last";
-  EXPECT_GE(counts.seconds, 0.02);
+  EXPECT_GE(counts.seconds, 0.02) << "a turn's step is most of it: the audit and the counts lie beside it";
 }
 
 // With random pauses, preemptions, swaps, forks and too little memory, in synchronous and asynchronous steps.

@@ -14,6 +14,7 @@ struct TestHooks {
   int force_preempt_every = 0;  // steps between preemptions of a running sequence; 0: none
   int hidden_latent_pages = 0;  // pages left unused, to make memory short
   std::string inject_fault;     // a deliberate one, of cache/fault.h; empty: none
+  bool random_texts = false;    // wrong drafts are expected, and no warning says so
 };
 
 struct EngineSetup : EngineOptions {

@@ -421,7 +421,9 @@ Result<std::optional<Found>> WorkloadChecker::run_stepper(const Workload& work) 
   SLUICE_RETURN_IF_ERROR(use_threads(runner_, work.threads));
   runner_.set_score_rows(work.score_rows);
   report_.thread_counts.insert(runner_.threads());
-  Stepper stepper(&runner_, work.options);
+  EngineSetup options = work.options;
+  options.testing.random_texts = true;
+  Stepper stepper(&runner_, options);
   drafts_.seed(static_cast<std::uint32_t>(options_.seed + work.requests.size()));
   if (work.right_drafts) {
     stepper.draft_by([this](SequenceId id, std::span<TokenId> to) { return draft(id, to); });

@@ -37,7 +37,7 @@
 #include "cache/prefix_cache.h"
 #include "cache/sequence_state.h"
 #include "engine/runner/device_choice.h"
-#include "engine/step/model_drafts.h"
+#include "engine/step/drafts/model_drafts.h"
 #include "engine/step/sampler.h"
 #include "kernels/device/device_tables.h"
 #include "kernels/step/step_builder.h"

@@ -32,7 +32,7 @@
 
 #include "cache/pages/block_chain.h"
 #include "engine/runner/runner.h"
-#include "engine/step/copied_drafts.h"
+#include "engine/step/drafts/copied_drafts.h"
 #include "engine/step/ruled_tokens.h"
 #include "engine/step/sampler.h"
 #include "engine/step/step_recorder.h"

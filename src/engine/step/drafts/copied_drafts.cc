@@ -1,4 +1,4 @@
-#include "engine/step/copied_drafts.h"
+#include "engine/step/drafts/copied_drafts.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "engine/step/model_drafts.h"
+#include "engine/step/drafts/model_drafts.h"
 
 #include <algorithm>
 #include <numeric>
