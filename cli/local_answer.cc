@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/threads/mutex.h"
 #include "cli/interrupt.h"
 #include "text/generation_stream.h"
 
@@ -22,14 +23,15 @@ double seconds_since(Clock::time_point start) {
 }  // namespace
 
 void OutputQueue::push(std::size_t key, Output output) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   items_.push_back({key, std::move(output)});
   ready_.notify_one();
 }
 
 std::optional<OutputQueue::Item> OutputQueue::pop(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  if (!ready_.wait_for(lock, timeout, [this] { return !items_.empty(); })) return std::nullopt;
+  MutexLock lock(mutex_);
+  if (!ready_.wait_for(lock, timeout, [this]() SLUICE_REQUIRES(mutex_) { return !items_.empty(); }))
+    return std::nullopt;
   Item item = std::move(items_.front());
   items_.pop_front();
   return item;

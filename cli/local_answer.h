@@ -2,17 +2,16 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/threads/mutex.h"
 #include "cli/loaded_model.h"
 #include "sluice/engine.h"
 #include "sluice/sampling.h"
@@ -35,9 +34,9 @@ class OutputQueue {
   std::optional<Item> pop(std::chrono::milliseconds timeout);
 
  private:
-  std::mutex mutex_;
-  std::condition_variable ready_;
-  std::deque<Item> items_;
+  Mutex mutex_;
+  Condition ready_;
+  std::deque<Item> items_ SLUICE_GUARDED_BY(mutex_);
 };
 
 struct GenerationRequest {

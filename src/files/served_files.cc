@@ -10,6 +10,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "base/threads/mutex.h"
 #include "base/utf8.h"
 
 namespace sluice {
@@ -37,7 +38,7 @@ bool is_recent(const FileIdentity& identity) {
 }  // namespace
 
 void ServedFiles::add(std::shared_ptr<const FileMapping> file, std::function<bool()> same) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   events_.watch(file->descriptor(), entries_.size());
   Entry entry{.file = std::move(file), .same = std::move(same), .identity = {}};
   entry.identity = entry.file->identity();
@@ -46,12 +47,12 @@ void ServedFiles::add(std::shared_ptr<const FileMapping> file, std::function<boo
 }
 
 Status ServedFiles::check() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return check_all(/*compares=*/false);
 }
 
 Status ServedFiles::look() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!changed_.ok()) return changed_;
   take_events();
   if (looks_++ % kLooksPerName == 0) std::ranges::for_each(entries_, tell_renamed);

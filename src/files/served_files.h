@@ -20,12 +20,12 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/storage/file_events.h"
 #include "base/storage/mapped_file.h"
+#include "base/threads/mutex.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -58,18 +58,18 @@ class ServedFiles {
     bool renamed = false;                   // it was said that its name means another file
   };
 
-  Status check_all(bool compares);
-  void take_events();
-  Status judge(Entry& entry, bool compares);
-  Status judge_bytes(Entry& entry, const FileIdentity& now);
+  Status check_all(bool compares) SLUICE_REQUIRES(mutex_);
+  void take_events() SLUICE_REQUIRES(mutex_);
+  Status judge(Entry& entry, bool compares) SLUICE_REQUIRES(mutex_);
+  Status judge_bytes(Entry& entry, const FileIdentity& now) SLUICE_REQUIRES(mutex_);
   static Status changed(const Entry& entry, std::string_view how);
   static void tell_renamed(Entry& entry);
 
-  std::mutex mutex_;  // guards all
-  std::vector<Entry> entries_;
-  FileEvents events_;
-  Status changed_;  // ok: none
-  int looks_ = 0;
+  Mutex mutex_;
+  std::vector<Entry> entries_ SLUICE_GUARDED_BY(mutex_);
+  FileEvents events_ SLUICE_GUARDED_BY(mutex_);
+  Status changed_ SLUICE_GUARDED_BY(mutex_);  // ok: none
+  int looks_ SLUICE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/threads/mutex.h"
 #include "base/utf8.h"
 #include "files/json.h"
 #include "grammar/automata/regex.h"
@@ -73,8 +74,9 @@ Result<Network> compile(const GrammarSource& source) {
 }
 
 Result<std::shared_ptr<const TokenMasks>> GrammarCache::get(const GrammarSource& source) {
+  std::shared_ptr<const TokenTrie> trie;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found =
         std::ranges::find(compiled_, source, [](const auto& entry) -> const auto& { return entry.first; });
     if (found != compiled_.end()) {
@@ -83,18 +85,19 @@ Result<std::shared_ptr<const TokenMasks>> GrammarCache::get(const GrammarSource&
       return found->second;
     }
     if (trie_ == nullptr) trie_ = make_trie_();
+    trie = trie_;
   }
   SLUICE_ASSIGN_OR_RETURN(Network network, compile(source));
-  auto masks = std::make_shared<const TokenMasks>(trie_, std::move(network));
+  auto masks = std::make_shared<const TokenMasks>(std::move(trie), std::move(network));
   masks->prepare();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   compiled_.emplace_front(source, masks);
   drop_oldest();
   return masks;
 }
 
 std::shared_ptr<const TokenTrie> GrammarCache::trie() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (trie_ == nullptr) trie_ = make_trie_();
   return trie_;
 }
@@ -112,12 +115,12 @@ void GrammarCache::drop_oldest() {
 }
 
 std::size_t GrammarCache::size() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return compiled_.size();
 }
 
 std::size_t GrammarCache::bytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::size_t bytes = trie_ != nullptr ? trie_->runs_bytes() : 0;
   for (const auto& [source, masks] : compiled_) bytes += masks->bytes();
   return bytes;

@@ -10,11 +10,11 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/threads/mutex.h"
 #include "grammar/automata/network.h"
 #include "grammar/automata/token_masks.h"
 #include "grammar/call_network.h"
@@ -58,13 +58,14 @@ class GrammarCache {
   std::size_t bytes() const;  // of them, and of what their masks share
 
  private:
-  void drop_oldest();  // with the lock held
+  void drop_oldest() SLUICE_REQUIRES(mutex_);
 
   const std::function<std::shared_ptr<const TokenTrie>()> make_trie_;
   const std::size_t most_bytes_;
-  mutable std::mutex mutex_;  // guards this block
-  std::shared_ptr<const TokenTrie> trie_;
-  std::list<std::pair<GrammarSource, std::shared_ptr<const TokenMasks>>> compiled_;  // used last: first
+  mutable Mutex mutex_;
+  std::shared_ptr<const TokenTrie> trie_ SLUICE_GUARDED_BY(mutex_);
+  // The one that was used last stands first.
+  std::list<std::pair<GrammarSource, std::shared_ptr<const TokenMasks>>> compiled_ SLUICE_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <future>
-#include <mutex>
 #include <utility>
 
 #include "base/log.h"
+#include "base/threads/mutex.h"
 #include "base/utf8.h"
 #include "files/json.h"
 #include "serve/api/api_context.h"
@@ -343,19 +342,19 @@ void print_welcome(const Server& server, const ServedModel& model, const ServerO
 
 Status serve(const ServedModel& model, const ServerOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::start(model, options));
-  std::mutex mutex;
-  std::condition_variable signalled;
+  Mutex mutex;
+  Condition signalled;
   int signals = 0;
   server->on_signal([&](int signal) {
     if (signal == SIGHUP) return server->reload();
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (++signals > 1) server->hurry();
     signalled.notify_all();
   });
   print_welcome(*server, model, options);
   {
-    std::unique_lock lock(mutex);
-    signalled.wait(lock, [&] { return signals > 0; });
+    MutexLock lock(mutex);
+    signalled.wait(lock, [&]() SLUICE_REQUIRES(mutex) { return signals > 0; });
   }
   log_info("stopping: running requests have {} ms to finish", options.drain_timeout.count());
   server->stop(options.drain_timeout);

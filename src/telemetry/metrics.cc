@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/threads/mutex.h"
 
 namespace sluice {
 namespace {
@@ -29,13 +30,13 @@ Histogram::Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), c
 
 void Histogram::observe(double value) {
   const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++counts_[static_cast<std::size_t>(bucket)];
   sum_ += value;
 }
 
 void Histogram::append(std::string& out, std::string_view name, std::string_view labels) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   HistogramValue{bounds_, counts_, sum_}.append(out, name, labels);
 }
 
@@ -59,41 +60,41 @@ Metrics::Family& Metrics::family(const std::string& name) {
 }
 
 Counter& Metrics::counter(const std::string& name, const std::string& labels) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Counter*& counter = family(name).counters[labels];
   if (counter == nullptr) counter = &counters_.emplace_back();
   return *counter;
 }
 
 Histogram& Metrics::histogram(const std::string& name, std::vector<double> bounds) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Family& made = family(name);
   if (made.histogram == nullptr) made.histogram = &histograms_.emplace_back(std::move(bounds));
   return *made.histogram;
 }
 
 void Metrics::read_by(const std::string& name, std::function<double()> read, const std::string& labels) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   family(name).readers[labels] = std::move(read);
 }
 
 void Metrics::info(const std::string& name, std::function<std::string()> labels) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   family(name).info_reader = std::move(labels);
 }
 
 void Metrics::histogram_of(const std::string& name, std::function<HistogramValue()> read) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   family(name).histogram_reader = std::move(read);
 }
 
 void Metrics::before_reading(std::function<void()> refresh) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refresh_ = std::move(refresh);
 }
 
 void Metrics::set_naming(std::string prefix, std::string labels) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   prefix_ = std::move(prefix);
   labels_ = std::move(labels);
 }
@@ -105,7 +106,7 @@ std::string Metrics::shown_name(const std::string& name) const {
 }
 
 std::string Metrics::text() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refresh_();
   std::string out;
   for (const auto& [own_name, family] : families_) {

@@ -14,12 +14,12 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/threads/mutex.h"
 #include "telemetry/metric_table.h"
 
 namespace sluice {
@@ -51,9 +51,9 @@ class Histogram {
 
  private:
   const std::vector<double> bounds_;
-  mutable std::mutex mutex_;
-  std::vector<std::uint64_t> counts_;  // one more than bounds_
-  double sum_ = 0;
+  mutable Mutex mutex_;
+  std::vector<std::uint64_t> counts_ SLUICE_GUARDED_BY(mutex_);  // one more than bounds_
+  double sum_ SLUICE_GUARDED_BY(mutex_) = 0;
 };
 
 class Metrics {
@@ -88,15 +88,16 @@ class Metrics {
     std::function<std::string()> info_reader = {};
     std::map<std::string, std::function<double()>> readers;  // by labels
   };
-  Family& family(const std::string& name);
-  std::string shown_name(const std::string& name) const;  // "": not shown
+  Family& family(const std::string& name) SLUICE_REQUIRES(mutex_);
+  std::string shown_name(const std::string& name) const SLUICE_REQUIRES(mutex_);  // "": not shown
 
-  mutable std::mutex mutex_;
-  std::function<void()> refresh_ = [] {};
-  std::string prefix_ = "sluice_", labels_;
-  std::map<std::string, Family> families_;
-  std::deque<Counter> counters_;
-  std::deque<Histogram> histograms_;
+  mutable Mutex mutex_;
+  std::function<void()> refresh_ SLUICE_GUARDED_BY(mutex_) = [] {};
+  std::string prefix_ SLUICE_GUARDED_BY(mutex_) = "sluice_";
+  std::string labels_ SLUICE_GUARDED_BY(mutex_);
+  std::map<std::string, Family> families_ SLUICE_GUARDED_BY(mutex_);
+  std::deque<Counter> counters_ SLUICE_GUARDED_BY(mutex_);
+  std::deque<Histogram> histograms_ SLUICE_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

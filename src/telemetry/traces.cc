@@ -12,6 +12,7 @@
 #include <random>
 #include <utility>
 
+#include "base/threads/mutex.h"
 #include "files/json.h"
 
 namespace sluice {
@@ -222,7 +223,7 @@ TraceExporter::TraceExporter(std::string host, std::string port, std::string pat
 
 TraceExporter::~TraceExporter() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -233,7 +234,7 @@ void TraceExporter::add(const HttpSummary& summary) {
   if (summary.record.answer_id.empty() || !summary.record.sampled) return;
   std::string spans = spans_of(summary);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (queue_.size() >= kMaxQueued) {
       ++dropped_;
       return;
@@ -244,12 +245,13 @@ void TraceExporter::add(const HttpSummary& summary) {
 }
 
 void TraceExporter::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    changed_.wait(lock, [this]() SLUICE_REQUIRES(mutex_) { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
     // Some company for it, unless there is enough or no time.
-    changed_.wait_for(lock, kGather, [this] { return stopping_ || queue_.size() >= kMaxBatch; });
+    changed_.wait_for(lock, kGather,
+                      [this]() SLUICE_REQUIRES(mutex_) { return stopping_ || queue_.size() >= kMaxBatch; });
     const std::size_t count = std::min(queue_.size(), kMaxBatch);
     std::string body = head_;
     for (std::size_t i = 0; i < count; ++i) {

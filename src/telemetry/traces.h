@@ -7,15 +7,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
+#include "base/threads/mutex.h"
 #include "sluice/status.h"
 #include "telemetry/served_request.h"
 
@@ -46,10 +45,10 @@ class TraceExporter {
 
   const std::string host_, port_, path_;
   std::string head_;  // of a message, up to its spans
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::string> queue_;  // the spans of a request each
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<std::string> queue_ SLUICE_GUARDED_BY(mutex_);  // the spans of a request each
+  bool stopping_ SLUICE_GUARDED_BY(mutex_) = false;
   std::atomic<std::uint64_t> sent_{0}, dropped_{0};
   std::thread thread_;
 };

@@ -9,8 +9,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
-#include <mutex>
 #include <utility>
+
+#include "base/threads/mutex.h"
 
 namespace sluice {
 
@@ -31,7 +32,7 @@ struct Block {
 };
 
 constinit Block first_block;
-std::mutex places_mutex;  // of those who write places
+Mutex places_mutex;  // of those who write places
 struct sigaction action_before;
 
 // Calls visit(place) until it returns true.
@@ -101,7 +102,7 @@ void guard_mappings() {
 }
 
 std::vector<std::string> lost_ranges() {
-  const std::lock_guard lock(places_mutex);
+  const MutexLock lock(places_mutex);
   std::vector<std::string> names = lost_before();
   find_place([&names](const Place& place) {
     if (place.end.load() != 0 && place.lost.load()) names.push_back(*place.name);
@@ -111,12 +112,12 @@ std::vector<std::string> lost_ranges() {
 }
 
 void forget_lost_ranges() {
-  const std::lock_guard lock(places_mutex);
+  const MutexLock lock(places_mutex);
   lost_before().clear();
 }
 
 GuardedRange::GuardedRange(const void* begin, std::size_t bytes, std::string name) : name_(std::move(name)) {
-  const std::lock_guard lock(places_mutex);
+  const MutexLock lock(places_mutex);
   place_ = find_place([](const Place& place) { return place.end.load() == 0; });
   if (place_ == nullptr) {
     auto* block = new Block;
@@ -134,7 +135,7 @@ GuardedRange::GuardedRange(const void* begin, std::size_t bytes, std::string nam
 }
 
 GuardedRange::~GuardedRange() {
-  const std::lock_guard lock(places_mutex);
+  const MutexLock lock(places_mutex);
   place_->end.store(0, std::memory_order_release);
   place_->begin.store(0, std::memory_order_release);
   if (place_->lost.load()) lost_before().push_back(std::move(name_));

@@ -8,9 +8,10 @@
 #include <atomic>
 #include <chrono>
 #include <map>
-#include <mutex>
 #include <set>
 #include <thread>
+
+#include "base/threads/mutex.h"
 
 namespace sluice {
 namespace {
@@ -239,9 +240,9 @@ CpuOrder find_cpu_order(const std::vector<int>& cpus, const std::string& devices
 }
 
 CpuOrder known_cpu_order(const std::vector<int>& cpus) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::map<std::vector<int>, CpuOrder> known;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   const auto found = known.find(cpus);
   if (found != known.end()) return found->second;
   return known.emplace(cpus, find_cpu_order(cpus, kSystemDevices, timed_cores())).first->second;

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
 #include "base/threads/cpu_topology.h"
+#include "base/threads/mutex.h"
 #include "base/threads/pool_meter.h"
 
 namespace sluice {
@@ -64,8 +63,8 @@ struct ThreadPool::State {
   alignas(64) std::atomic<std::uint32_t> jobs{0};
   std::atomic<int> parked{0};
   std::atomic<bool> stop{false};
-  std::mutex mutex;
-  std::condition_variable wake;
+  Mutex mutex;
+  Condition wake;
 
   void take_tiles(int thread) {
     for (;;) {
@@ -82,9 +81,9 @@ struct ThreadPool::State {
       _mm_pause();
       if (spin % kSpinsBetweenYields == 0) std::this_thread::yield();
     }
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     parked.fetch_add(1);
-    wake.wait(lock, [&] { return jobs.load() != seen; });
+    wake.wait(lock, [&]() SLUICE_REQUIRES(mutex) { return jobs.load() != seen; });
     parked.fetch_sub(1);
   }
 
@@ -102,7 +101,7 @@ struct ThreadPool::State {
     jobs.fetch_add(1);
     if (parked.load() == 0) return;
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
     }  // a worker between its check and its wait must not miss the change
     wake.notify_all();
   }

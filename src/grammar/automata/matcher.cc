@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/threads/mutex.h"
 
 namespace sluice {
 namespace {
@@ -21,7 +22,7 @@ Matcher::Matcher(std::shared_ptr<const TokenMasks> grammar)
 }
 
 Status Matcher::allowed(std::span<std::uint32_t> words) {
-  const std::lock_guard lock(shared_->mutex);
+  const MutexLock lock(shared_->mutex);
   if (ended()) return internal_error("a token was asked for behind the end of a constrained answer");
   switch (after_.back() == kTooMany ? TokenMasks::Found::kTooMany
                                     : grammar_->allowed(shared_->sets, after_.back(), words)) {
@@ -51,7 +52,7 @@ bool Matcher::accept(std::int32_t token) {
 bool Matcher::accept_bytes(std::string_view bytes) {
   if (ended() || after_.back() == kTooMany) return false;
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     SetId set = after_.back();
     for (const char byte : bytes) {
       set = shared_->sets.step(set, static_cast<std::uint8_t>(byte));
@@ -68,13 +69,14 @@ bool Matcher::accept_bytes(std::string_view bytes) {
 // A ParseSets of its own, with the sets that rollback() may need.
 void Matcher::start_anew() {
   const std::shared_ptr<Shared> old = shared_;
-  const std::lock_guard lock(old->mutex);
-  shared_ = std::make_shared<Shared>(grammar_->network());
+  const std::shared_ptr<Shared> fresh = std::make_shared<Shared>(grammar_->network());
+  const MutexLock lock(old->mutex), fresh_lock(fresh->mutex);
+  shared_ = fresh;
   if (after_.size() > kMostRollback + 1) {
     after_.erase(after_.begin(), after_.end() - static_cast<std::ptrdiff_t>(kMostRollback + 1));
   }
   for (SetId& set : after_) {
-    if (set >= 0) set = old->sets.copy_to(shared_->sets, set);
+    if (set >= 0) set = old->sets.copy_to(fresh->sets, set);
   }
 }
 
@@ -88,7 +90,7 @@ int Matcher::forced(std::span<std::int32_t> tokens) {
   if (after_.back() < 0) return 0;
   std::string text;
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     for (SetId set = after_.back(); set >= 0 && text.size() < kMostBytes;) {
       if (shared_->sets.set(set).complete) break;
       const std::vector<ParseSets::Range>& ranges = shared_->sets.ranges(set);
@@ -112,7 +114,7 @@ std::unique_ptr<TokenConstraint> Matcher::copy() const {
 }
 
 bool Matcher::complete() {
-  const std::lock_guard lock(shared_->mutex);
+  const MutexLock lock(shared_->mutex);
   return after_.back() >= 0 && shared_->sets.set(after_.back()).complete;
 }
 

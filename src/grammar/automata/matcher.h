@@ -7,10 +7,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
+#include "base/threads/mutex.h"
 #include "grammar/automata/parse_sets.h"
 #include "grammar/automata/token_masks.h"
 #include "sluice/constraint.h"
@@ -38,8 +38,8 @@ class Matcher final : public TokenConstraint {
   static constexpr SetId kEnded = kTooMany - 1;
   struct Shared {
     explicit Shared(const Network& network) : sets(network) {}
-    std::mutex mutex;  // copies may be on other threads
-    ParseSets sets;
+    Mutex mutex;  // copies may be on other threads
+    ParseSets sets SLUICE_GUARDED_BY(mutex);
   };
 
   void start_anew();

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/threads/mutex.h"
 #include "grammar/automata/token_walk.h"
 
 namespace sluice {
@@ -35,7 +36,7 @@ TokenMasks::TokenMasks(std::shared_ptr<const TokenTrie> trie, Network network)
     : trie_(std::move(trie)), network_(std::move(network)), has_calls_(calls_rules(network_)) {}
 
 std::size_t TokenMasks::bytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return network_.bytes() + bytes_ + (workshop_ != nullptr ? workshop_->sets.bytes() + workshop_->runs.bytes() : 0);
 }
 
@@ -66,7 +67,7 @@ void TokenMasks::open_workshop() const {
 }
 
 void TokenMasks::prepare() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   open_workshop();
   const auto states = static_cast<std::int32_t>(network_.size());
   for (std::int32_t state = 0; state < states; state += 1 + states / kMostPrepared) {
@@ -105,7 +106,7 @@ TokenMasks::OfState TokenMasks::make(std::int32_t state) const {
 }
 
 std::shared_ptr<const TokenMasks::OfState> TokenMasks::of_state(std::int32_t state) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto found = states_.find(state); found != states_.end()) return found->second;
   auto made = std::make_shared<const OfState>(make(state));
   if (bytes_ < kMostKept) {

@@ -9,11 +9,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "base/threads/mutex.h"
 #include "grammar/automata/network.h"
 #include "grammar/automata/parse_sets.h"
 #include "grammar/automata/run_masks.h"
@@ -60,17 +60,17 @@ class TokenMasks {
   };
 
   std::shared_ptr<const OfState> of_state(std::int32_t state) const;
-  void open_workshop() const;  // with the lock held, as make()
-  OfState make(std::int32_t state) const;
-  OfState from_runs(RunMasks::Made&& made) const;
+  void open_workshop() const SLUICE_REQUIRES(mutex_);
+  OfState make(std::int32_t state) const SLUICE_REQUIRES(mutex_);
+  OfState from_runs(RunMasks::Made&& made) const SLUICE_REQUIRES(mutex_);
 
   const std::shared_ptr<const TokenTrie> trie_;
   const Network network_;
-  const bool has_calls_;      // else no rule ends but with the text
-  mutable std::mutex mutex_;  // guards this block
-  mutable std::unordered_map<std::int32_t, std::shared_ptr<const OfState>> states_;
-  mutable std::unique_ptr<Workshop> workshop_;
-  mutable std::size_t bytes_ = 0;
+  const bool has_calls_;  // else no rule ends but with the text
+  mutable Mutex mutex_;
+  mutable std::unordered_map<std::int32_t, std::shared_ptr<const OfState>> states_ SLUICE_GUARDED_BY(mutex_);
+  mutable std::unique_ptr<Workshop> workshop_ SLUICE_GUARDED_BY(mutex_);
+  mutable std::size_t bytes_ SLUICE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace sluice

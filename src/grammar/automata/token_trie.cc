@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/threads/mutex.h"
 #include "base/utf8.h"
 #include "grammar/automata/token_runs.h"
 
@@ -169,7 +170,7 @@ const TokenTrie::Level& TokenTrie::level(int plain_run) const {
 }
 
 std::shared_ptr<const TokenRuns> TokenTrie::runs(const ByteClass& bytes) const {
-  const std::lock_guard lock(runs_mutex_);
+  const MutexLock lock(runs_mutex_);
   const auto found = std::ranges::find_if(runs_, [&](const auto& known) { return known->bytes() == bytes; });
   if (found != runs_.end()) {
     std::rotate(runs_.begin(), found, found + 1);
@@ -181,7 +182,7 @@ std::shared_ptr<const TokenRuns> TokenTrie::runs(const ByteClass& bytes) const {
 }
 
 std::size_t TokenTrie::runs_bytes() const {
-  const std::lock_guard lock(runs_mutex_);
+  const MutexLock lock(runs_mutex_);
   std::size_t bytes = 0;
   for (const auto& runs : runs_) bytes += runs->kept_bytes();
   return bytes;

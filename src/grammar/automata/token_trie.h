@@ -13,10 +13,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "base/threads/mutex.h"
 
 namespace sluice {
 
@@ -75,8 +76,9 @@ class TokenTrie {
   std::vector<std::int32_t> ends_, next_same_;
   std::size_t longest_ = 0;
   std::array<Level, kPlainLevels.size()> levels_;
-  mutable std::mutex runs_mutex_;                               // guards the next
-  mutable std::vector<std::shared_ptr<const TokenRuns>> runs_;  // asked for last: first
+  mutable Mutex runs_mutex_;
+  // The one that was asked for last stands first.
+  mutable std::vector<std::shared_ptr<const TokenRuns>> runs_ SLUICE_GUARDED_BY(runs_mutex_);
 };
 
 // One of 64 kinds of bytes, as a bit: ASCII's punctuation has one each, letters and digits some together.

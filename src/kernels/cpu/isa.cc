@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/threads/mutex.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/device/bare_loops.h"
 
@@ -81,9 +81,9 @@ const LinearPacking& linear_packing(const KernelTable& table) {
 }
 
 const KernelTable& kernels_that_pack(const char* device, const LinearPacking& packing) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::map<const LinearPacking*, KernelTable> tables;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   const auto [found, is_new] = tables.try_emplace(&packing, scalar_kernels());
   if (is_new) found->second.isa = device, found->second.name = device, found->second.linear.packing = packing;
   return found->second;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/threads/mutex.h"
 #include "kernels/cpu/kernel_lists.h"
 #include "kernels/cpu/linear/linear_layout.h"
 #include "kernels/device/isa.h"
@@ -191,9 +191,9 @@ void LinearKernels::run(const LinearJob& job, int rows, int begin, int end) cons
 }
 
 const KernelTable& kernels_with(CpuFeatures features) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::map<CpuFeatures, KernelTable> tables;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   const auto found = tables.find(features);
   return found != tables.end() ? found->second : tables.emplace(features, resolve(features)).first->second;
 }

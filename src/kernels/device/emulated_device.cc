@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/threads/mutex.h"
 
 namespace sluice {
 namespace {
@@ -59,7 +60,7 @@ EmulatedDevice::EmulatedDevice(std::uint32_t seed) : random_(seed), worker_([thi
 EmulatedDevice::~EmulatedDevice() {
   wait();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
@@ -74,20 +75,20 @@ Result<DeviceMemory> EmulatedDevice::map(std::size_t bytes, std::string_view wha
     return resource_exhausted(fmt::format("cannot map {} bytes for {} ({})", bytes, what, std::strerror(errno)));
   }
   wait();  // the worker protects what is mapped
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (accessible_) protect(false);
   maps_[static_cast<std::byte*>(data)] = mapped;
   return DeviceMemory(this, static_cast<std::byte*>(data), bytes);
 }
 
 bool EmulatedDevice::holds(const void* at) const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::ranges::any_of(maps_, [at](const auto& map) { return at >= map.first && at < map.first + map.second; });
 }
 
 void EmulatedDevice::unmap(std::byte* data, std::size_t) {
   wait();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ::munmap(data, maps_.at(data));
   maps_.erase(data);
 }
@@ -107,7 +108,7 @@ void EmulatedDevice::enqueue(Work work) {
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     release_held();
     queue_.push_back(std::move(work));
     ++enqueued_;
@@ -123,7 +124,7 @@ void EmulatedDevice::enqueue_op(Work work, bool beside_last) {
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (beside_last && held_ != nullptr) {
       queue_.push_back(std::move(work));
     } else {
@@ -180,22 +181,22 @@ void EmulatedDevice::fill(std::byte* to, std::byte value, std::size_t bytes) {
 }
 
 Device::Mark EmulatedDevice::mark() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   release_held();
   changed_.notify_all();
   return enqueued_;
 }
 
 void EmulatedDevice::wait_for(Mark mark) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return done_ >= mark; });
+  MutexLock lock(mutex_);
+  changed_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return done_ >= mark; });
 }
 
 void EmulatedDevice::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     if (queue_.empty() && accessible_) protect(false);
-    changed_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+    changed_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return stop_ || !queue_.empty(); });
     if (queue_.empty()) return;
     const Work work = std::move(queue_.front());
     queue_.pop_front();

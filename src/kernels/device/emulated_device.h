@@ -14,16 +14,15 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "base/threads/mutex.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/ops.h"
 
@@ -68,18 +67,18 @@ class EmulatedDevice final : public Device {
  private:
   void unmap(std::byte* data, std::size_t bytes) override;
   void enqueue_moves(std::span<const ByteMove> moves);
-  void release_held();  // with mutex_
+  void release_held() SLUICE_REQUIRES(mutex_);
   void run();
-  void protect(bool accessible);
+  void protect(bool accessible) SLUICE_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;  // of all below but what is the worker's
-  std::condition_variable changed_;
-  std::deque<Work> queue_;
-  Work held_;  // the op enqueued last, until it is known what comes next; or none
-  Mark enqueued_ = 0, done_ = 0;
-  bool stop_ = false;
-  std::map<std::byte*, std::size_t> maps_;
-  bool accessible_ = false;
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::deque<Work> queue_ SLUICE_GUARDED_BY(mutex_);
+  Work held_ SLUICE_GUARDED_BY(mutex_);  // the op enqueued last, until it is known what comes next; or none
+  Mark enqueued_ SLUICE_GUARDED_BY(mutex_) = 0, done_ SLUICE_GUARDED_BY(mutex_) = 0;
+  bool stop_ SLUICE_GUARDED_BY(mutex_) = false;
+  std::map<std::byte*, std::size_t> maps_ SLUICE_GUARDED_BY(mutex_);
+  bool accessible_ SLUICE_GUARDED_BY(mutex_) = false;
   bool recording_ = false;
   Recording recording_ops_;
   bool recorded_op_ = false;  // the last of them is an op

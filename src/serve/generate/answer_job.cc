@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/threads/mutex.h"
 #include "serve/guard/request_admission.h"
 
 namespace sluice {
@@ -88,7 +89,7 @@ Status GenerationJob::submit_all(std::vector<PromptTokens>& prompts) {
     prompts_[i].id = id;
     bool gone = false;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       submitted_.push_back(id);
       gone = cancelled_;
     }
@@ -134,7 +135,7 @@ Result<RequestId> GenerationJob::submit(std::size_t index, PromptTokens prompt) 
 void GenerationJob::on_output(std::size_t prompt, Output output) {
   bool wake = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     wake = is_open_ && events_.empty();
     events_.push_back({prompt, std::move(output), now_()});
   }
@@ -151,7 +152,7 @@ void GenerationJob::open() {
     exchange_->begin_stream(std::move(head));
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_open_ = true;
   }
   exchange_->post([self = shared_from_this()] { self->pump(); });
@@ -161,7 +162,7 @@ void GenerationJob::pump() {
   std::vector<Event> events;
   Fate early = Fate::kNone;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     events.swap(events_);
     early = early_;
   }
@@ -260,7 +261,7 @@ void GenerationJob::hold(bool is_full) {
   is_held_ = is_full;
   std::vector<RequestId> ids;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ids = submitted_;
   }
   for (const RequestId id : ids) context_.engine.set_paused(id, is_full);
@@ -269,7 +270,7 @@ void GenerationJob::hold(bool is_full) {
 // Whether it may end this way now: before it is open the end has to wait.
 bool GenerationJob::begin_end(Fate fate) {
   if (ended_) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!is_open_) early_ = fate;
   return is_open_;
 }
@@ -347,7 +348,7 @@ Usage GenerationJob::usage() const {
 void GenerationJob::cancel() {
   std::vector<RequestId> ids;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     cancelled_ = true;
     ids = submitted_;
   }

@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/threads/mutex.h"
 #include "serve/api/api_context.h"
 #include "serve/api/openai/openai_response.h"
 #include "serve/http/http.h"
@@ -105,12 +105,12 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   // When the first token was made of what has yet to be written; unset: none.
   Clock::time_point unwritten_since_{};
 
-  std::mutex mutex_;
-  std::vector<Event> events_;
-  std::vector<RequestId> submitted_;
-  bool is_open_ = false;  // events may be pumped
-  bool cancelled_ = false;
-  Fate early_ = Fate::kNone;  // it was late, or left, before it was open
+  Mutex mutex_;
+  std::vector<Event> events_ SLUICE_GUARDED_BY(mutex_);
+  std::vector<RequestId> submitted_ SLUICE_GUARDED_BY(mutex_);
+  bool is_open_ SLUICE_GUARDED_BY(mutex_) = false;  // events may be pumped
+  bool cancelled_ SLUICE_GUARDED_BY(mutex_) = false;
+  Fate early_ SLUICE_GUARDED_BY(mutex_) = Fate::kNone;  // it was late, or left, before it was open
 };
 
 }  // namespace sluice

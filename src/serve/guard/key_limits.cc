@@ -3,16 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/threads/mutex.h"
+
 namespace sluice {
 
 KeyLimits::Ticket::~Ticket() {
-  const std::lock_guard lock(limits_->mutex_);
+  const MutexLock lock(limits_->mutex_);
   --limits_->uses_.find(key_)->second.running;
 }
 
 void KeyLimits::Ticket::use_tokens(std::int64_t tokens) {
   if (limits_->options_.tokens_per_minute == 0) return;
-  const std::lock_guard lock(limits_->mutex_);
+  const MutexLock lock(limits_->mutex_);
   limits_->uses_.find(key_)->second.tokens += static_cast<double>(tokens);
 }
 
@@ -44,7 +46,7 @@ std::optional<KeyLimits::Refusal> KeyLimits::refuse_request(const Use& use) cons
 }
 
 std::variant<std::shared_ptr<KeyLimits::Ticket>, KeyLimits::Refusal> KeyLimits::enter(std::string_view key, Time now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Use& use = use_of(key, now);
   const auto tokens = static_cast<double>(options_.tokens_per_minute);
   if (options_.max_running > 0 && use.running >= options_.max_running) return Refusal{"running", 1};
@@ -58,7 +60,7 @@ std::variant<std::shared_ptr<KeyLimits::Ticket>, KeyLimits::Refusal> KeyLimits::
 }
 
 std::optional<KeyLimits::Refusal> KeyLimits::count_request(std::string_view key, Time now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Use& use = use_of(key, now);
   if (auto refusal = refuse_request(use)) return refusal;
   if (options_.requests_per_minute > 0) use.requests += 1;

@@ -10,11 +10,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
+
+#include "base/threads/mutex.h"
 
 namespace sluice {
 
@@ -57,12 +58,12 @@ class KeyLimits : public std::enable_shared_from_this<KeyLimits> {
     double requests = 0, tokens = 0;  // used, beyond what has flowed back
     Time at;                          // of these two
   };
-  Use& use_of(std::string_view key, Time now);  // as it is now
+  Use& use_of(std::string_view key, Time now) SLUICE_REQUIRES(mutex_);  // as it is now
   std::optional<Refusal> refuse_request(const Use& use) const;
 
   const KeyLimitOptions options_;
-  std::mutex mutex_;
-  std::map<std::string, Use, std::less<>> uses_;  // at most one for each key
+  Mutex mutex_;
+  std::map<std::string, Use, std::less<>> uses_ SLUICE_GUARDED_BY(mutex_);  // at most one for each key
 };
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "base/threads/mutex.h"
 
 namespace sluice {
 
@@ -12,7 +13,7 @@ Watchdog::Watchdog(const Engine& engine, double most_seconds)
 
 Watchdog::~Watchdog() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   stopped_.notify_all();
@@ -22,8 +23,9 @@ Watchdog::~Watchdog() {
 void Watchdog::run() {
   const std::chrono::duration<double> period(std::min(1.0, most_seconds_ / 4));
   LoopWatch watch(most_seconds_);
-  std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, period, [this] { return stopping_; })) watch.look(engine_.stats());
+  MutexLock lock(mutex_);
+  while (!stopped_.wait_for(lock, period, [this]() SLUICE_REQUIRES(mutex_) { return stopping_; }))
+    watch.look(engine_.stats());
 }
 
 void LoopWatch::look(const EngineStats& stats) {

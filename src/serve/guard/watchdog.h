@@ -3,10 +3,9 @@
 // Looks once a second, by a thread of its own. Thread safety: constructed and destroyed by one thread.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
+#include "base/threads/mutex.h"
 #include "sluice/engine.h"
 
 namespace sluice {
@@ -33,9 +32,9 @@ class Watchdog {
 
   const Engine& engine_;
   const double most_seconds_;
-  std::mutex mutex_;
-  std::condition_variable stopped_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition stopped_;
+  bool stopping_ SLUICE_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

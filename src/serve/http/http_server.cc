@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/threads/mutex.h"
 #include "serve/http/http_listen.h"
 #include "serve/http/http_session.h"
 
@@ -228,13 +229,14 @@ bool HttpServer::drain(std::chrono::milliseconds drain_timeout) {
   if (!impl_->running) return true;
   impl_->stop_accepting();
   HttpShared& shared = *impl_->shared;
-  std::unique_lock lock(shared.mutex);
-  shared.quiet.wait_for(lock, drain_timeout, [&] { return shared.exchanges == 0 || shared.hurry; });
+  MutexLock lock(shared.mutex);
+  shared.quiet.wait_for(lock, drain_timeout,
+                        [&]() SLUICE_REQUIRES(shared.mutex) { return shared.exchanges == 0 || shared.hurry; });
   return shared.exchanges == 0;
 }
 
 void HttpServer::hurry() {
-  const std::lock_guard lock(impl_->shared->mutex);
+  const MutexLock lock(impl_->shared->mutex);
   impl_->shared->hurry = true;
   impl_->shared->quiet.notify_all();
 }

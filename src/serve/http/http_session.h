@@ -10,16 +10,15 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "base/threads/mutex.h"
 #include "serve/api/api_error.h"
 #include "serve/http/http_answer.h"
 #include "serve/http/http_server.h"
@@ -40,17 +39,17 @@ struct HttpShared {
   std::atomic<std::uint64_t> refused_connections{0}, refused_bodies{0}, cut_unread{0};
   std::atomic<bool> draining{false};
 
-  std::mutex mutex;
-  std::condition_variable quiet;
-  int exchanges = 0;  // being read or answered
-  bool hurry = false;
+  Mutex mutex;
+  Condition quiet;
+  int exchanges SLUICE_GUARDED_BY(mutex) = 0;  // being read or answered
+  bool hurry SLUICE_GUARDED_BY(mutex) = false;
 
   void exchange_begins() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     ++exchanges;
   }
   void exchange_ends() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (--exchanges == 0) quiet.notify_all();
   }
 };

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/threads/mutex.h"
+
 namespace sluice {
 
 TaskQueue::TaskQueue(int threads) {
@@ -11,7 +13,7 @@ TaskQueue::TaskQueue(int threads) {
 TaskQueue::~TaskQueue() {
   std::deque<std::function<void()>> dropped;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     dropped.swap(tasks_);
   }
@@ -21,7 +23,7 @@ TaskQueue::~TaskQueue() {
 
 void TaskQueue::run(std::function<void()> task) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     tasks_.push_back(std::move(task));
   }
@@ -32,8 +34,8 @@ void TaskQueue::work() {
   for (;;) {
     std::function<void()> task;
     {
-      std::unique_lock lock(mutex_);
-      ready_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+      MutexLock lock(mutex_);
+      ready_.wait(lock, [this]() SLUICE_REQUIRES(mutex_) { return stopping_ || !tasks_.empty(); });
       if (stopping_) return;
       task = std::move(tasks_.front());
       tasks_.pop_front();
@@ -43,20 +45,20 @@ void TaskQueue::work() {
 }
 
 bool JobRegistry::add(const std::shared_ptr<Cancellable>& job) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!closed_) jobs_.insert(job);
   return !closed_;
 }
 
 void JobRegistry::remove(const std::shared_ptr<Cancellable>& job) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   jobs_.erase(job);
 }
 
 void JobRegistry::cancel_all() {
   std::set<std::weak_ptr<Cancellable>, std::owner_less<>> jobs;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
     jobs.swap(jobs_);
   }

@@ -1,14 +1,14 @@
 // What runs beside the network thread: tasks, and the requests that are under way.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
+
+#include "base/threads/mutex.h"
 
 namespace sluice {
 
@@ -25,10 +25,10 @@ class TaskQueue {
  private:
   void work();
 
-  std::mutex mutex_;
-  std::condition_variable ready_;
-  std::deque<std::function<void()>> tasks_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition ready_;
+  std::deque<std::function<void()>> tasks_ SLUICE_GUARDED_BY(mutex_);
+  bool stopping_ SLUICE_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 
@@ -50,9 +50,9 @@ class JobRegistry {
   void cancel_all();
 
  private:
-  std::mutex mutex_;
-  std::set<std::weak_ptr<Cancellable>, std::owner_less<>> jobs_;
-  bool closed_ = false;
+  Mutex mutex_;
+  std::set<std::weak_ptr<Cancellable>, std::owner_less<>> jobs_ SLUICE_GUARDED_BY(mutex_);
+  bool closed_ SLUICE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/threads/mutex.h"
 #include "telemetry/exports.h"
 
 namespace sluice {
@@ -22,7 +23,7 @@ constexpr std::size_t kMostSteps = 512;  // in an event
 bool EngineFeed::watch(const HttpExchangePtr& exchange) {
   std::uint64_t id = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_ || watchers_.size() >= kMostWatchers) return false;
     HttpResponse head;
     head.content_type = "text/event-stream; charset=utf-8";
@@ -36,7 +37,7 @@ bool EngineFeed::watch(const HttpExchangePtr& exchange) {
   }
   changed_.notify_all();
   exchange->on_disconnect([this, id] {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase_if(watchers_, [id](const Watcher& watcher) { return watcher.id == id; });
   });
   return true;
@@ -45,7 +46,7 @@ bool EngineFeed::watch(const HttpExchangePtr& exchange) {
 void EngineFeed::stop() {
   std::vector<Watcher> watchers;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     watchers.swap(watchers_);
   }
@@ -61,7 +62,7 @@ void EngineFeed::ask_for_look() {
     EngineLook look;
     std::string text;
     if (engine_.look(kLookSeconds, &look)) text = fmt::format("event: look\ndata: {}\n\n", look_json(look));
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     looking_ = false;
     look_ = std::move(text);
   });
@@ -75,10 +76,10 @@ void EngineFeed::send_steps(Watcher& watcher) {
 }
 
 void EngineFeed::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (int tick = 0; !stopping_; ++tick) {
     if (watchers_.empty()) {
-      changed_.wait(lock, [this] { return stopping_ || !watchers_.empty(); });
+      changed_.wait(lock, [this]() SLUICE_REQUIRES(mutex_) { return stopping_ || !watchers_.empty(); });
       tick = 0;
       continue;
     }
@@ -88,7 +89,7 @@ void EngineFeed::run() {
       if (!look.empty()) watcher.exchange->write(look);
       send_steps(watcher);
     }
-    changed_.wait_for(lock, kTick, [this] { return stopping_; });
+    changed_.wait_for(lock, kTick, [this]() SLUICE_REQUIRES(mutex_) { return stopping_; });
   }
 }
 

@@ -4,14 +4,13 @@
 // times a second). While nobody looks it does nothing. Thread safety: every method may be called from any thread.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/threads/mutex.h"
 #include "serve/http/http.h"
 #include "serve/http/jobs.h"
 #include "sluice/engine.h"
@@ -37,16 +36,17 @@ class EngineFeed {
   };
 
   void run();
-  void ask_for_look();
+  void ask_for_look() SLUICE_REQUIRES(mutex_);
   void send_steps(Watcher& watcher);
 
   Engine& engine_;
-  std::mutex mutex_;  // guards all of this
-  std::condition_variable changed_;
-  std::vector<Watcher> watchers_;
-  std::uint64_t last_id_ = 0;
-  bool stopping_ = false, looking_ = false;
-  std::string look_;  // found, and not sent yet
+  Mutex mutex_;
+  Condition changed_;
+  std::vector<Watcher> watchers_ SLUICE_GUARDED_BY(mutex_);
+  std::uint64_t last_id_ SLUICE_GUARDED_BY(mutex_) = 0;
+  bool stopping_ SLUICE_GUARDED_BY(mutex_) = false;
+  bool looking_ SLUICE_GUARDED_BY(mutex_) = false;
+  std::string look_ SLUICE_GUARDED_BY(mutex_);  // found, and not sent yet
   std::thread thread_;
   TaskQueue lookers_{1};  // last: its tasks use the rest
 };

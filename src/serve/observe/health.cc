@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/threads/mutex.h"
 #include "serve/api/api_error.h"
 
 namespace sluice {
@@ -42,7 +43,7 @@ void HealthCheck::answer(HttpExchangePtr exchange) {
   if (engine_.stats().seconds_since_last_token <= kFreshSeconds) return exchange->respond(health_response(true));
   bool first = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     first = waiting_.empty();
     waiting_.push_back(std::move(exchange));
   }
@@ -53,7 +54,7 @@ void HealthCheck::self_test() {
   const bool alive = engine_.self_test(kSelfTestSeconds);
   std::vector<HttpExchangePtr> waiting;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting.swap(waiting_);
   }
   respond_all(std::move(waiting), health_response(alive));
@@ -73,7 +74,7 @@ void HealthCheck::answer_live(HttpExchangePtr exchange) {
   }
   bool first = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     first = waiting_live_.empty();
     waiting_live_.push_back(std::move(exchange));
   }
@@ -84,7 +85,7 @@ void HealthCheck::live_test() {
   const bool turns = engine_.ping(most_turn_seconds_ > 0 ? most_turn_seconds_ : kLongSeconds);
   std::vector<HttpExchangePtr> waiting;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting.swap(waiting_live_);
   }
   HttpResponse response;

@@ -10,9 +10,9 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <vector>
 
+#include "base/threads/mutex.h"
 #include "serve/http/http.h"
 #include "serve/http/jobs.h"
 #include "sluice/engine.h"
@@ -37,8 +37,9 @@ class HealthCheck {
   Engine& engine_;
   const double most_turn_seconds_;
   std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;
-  std::vector<HttpExchangePtr> waiting_, waiting_live_;  // not empty: a test runs or is about to
+  Mutex mutex_;
+  // Not empty: a test runs or is about to.
+  std::vector<HttpExchangePtr> waiting_ SLUICE_GUARDED_BY(mutex_), waiting_live_ SLUICE_GUARDED_BY(mutex_);
   TaskQueue tester_{1}, live_tester_{1};
 };
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <mutex>
 #include <utility>
 
+#include "base/threads/mutex.h"
 #include "base/utf8.h"
 #include "files/json.h"
 #include "files/model_path.h"
@@ -32,8 +32,8 @@ struct Tokenizer::Scratch {
 
 struct Tokenizer::State {
   TokenizerParts parts;
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Scratch>> idle;  // guarded by mutex; at most as many as ever encoded at once
+  Mutex mutex;
+  std::vector<std::unique_ptr<Scratch>> idle SLUICE_GUARDED_BY(mutex);  // at most as many as ever encoded at once
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -118,7 +118,7 @@ Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, Encod
   }
   std::unique_ptr<Scratch> scratch;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (!state_->idle.empty()) {
       scratch = std::move(state_->idle.back());
       state_->idle.pop_back();
@@ -141,7 +141,7 @@ Result<std::vector<std::int32_t>> Tokenizer::encode(std::string_view text, Encod
         ids.push_back(id);
       });
   if (options.add_special_tokens) ids.insert(ids.end(), parts.suffix.begin(), parts.suffix.end());
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->idle.push_back(std::move(scratch));
   if (!status.ok()) return status;
   return ids;

@@ -6,9 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <mutex>
 #include <string>
 #include <utility>
+
+#include "base/threads/mutex.h"
 
 namespace sluice {
 namespace {
@@ -31,8 +32,8 @@ constexpr std::uint32_t kKernels = 3, kConcurrentKernels = 10;  // kinds of reco
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 
 using Get = int (*)(std::uint8_t*, std::size_t, void**);
-std::mutex mutex;
-std::vector<KernelTime> records;  // since start()
+Mutex mutex;
+std::vector<KernelTime> records SLUICE_GUARDED_BY(mutex);  // since start()
 Get get_record = nullptr;
 
 void give_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records) {
@@ -43,7 +44,7 @@ void give_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_re
 
 void take_buffer(void* /*context*/, std::uint32_t /*stream*/, std::uint8_t* buffer, std::size_t /*bytes*/,
                  std::size_t valid) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   void* record = nullptr;
   while (get_record(buffer, valid, &record) == 0) {
     const auto* kernel = static_cast<const KernelRecord*>(record);
@@ -101,7 +102,7 @@ Result<KernelTracer*> KernelTracer::open(std::span<const char* const> files) {
 
 Status KernelTracer::start() {
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     records.clear();
   }
   if (const int error = library_->enable(kConcurrentKernels); error != 0) {
@@ -113,7 +114,7 @@ Status KernelTracer::start() {
 std::vector<KernelTime> KernelTracer::stop() {
   library_->flush(1);
   library_->disable(kConcurrentKernels);
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   return std::exchange(records, {});
 }
 
