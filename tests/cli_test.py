@@ -50,6 +50,22 @@ def test_every_command_and_flag_is_documented():
             assert re.search(rf"--(\[no-\])?{flag}\b", page), (command, flag)
 
 
+def test_the_documented_defaults_are_those_of_the_program():
+    page = (ROOT / "docs" / "cli.md").read_text()
+    shown = {}  # by flag, in the help of any command
+    for command in ["verify", "run"]:
+        text = sluice(command, "--help").stdout
+        shown |= dict(re.findall(r"^  (?:-\w,)?(--[a-z-]+)(?: [^\s\[]\S*)? \[([^\]]*)\]", text, re.M))
+    rows = re.findall(r"^\| `(--(?:\[no-\])?[a-z-]+)[^|]*\| ([^|]*?) ?\| [^|]", page, re.M)
+    compared = 0
+    for flag, default in rows:
+        flag = flag.replace("[no-]", "")
+        if flag in shown and default != "needs" and not default.startswith("a "):
+            assert default == shown[flag], flag
+            compared += 1
+    assert compared >= 30, (compared, shown)
+
+
 def test_wrong_usage():
     fails(says="sluice: error: expected a command; see sluice --help\n")
     fails("frobnicate", says="sluice: error: 'frobnicate': no such command; see sluice --help\n")

@@ -71,7 +71,7 @@ def test_manifests_name_paths_and_flags_that_exist(server):
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert fetch(server.url + container[probe]["httpGet"]["path"]).status == 200
-    known = (ROOT / "cli/commands/serve_flags.cc").read_text() + (ROOT / "cli/commands/text_commands_flags.cc").read_text()
+    known = (ROOT / "cli/flags/serve_flags.cc").read_text() + (ROOT / "cli/flags/text_commands_flags.cc").read_text()
     for argument in container["args"]:
         if argument.startswith("--"):
             assert f'"{argument.split("=")[0]}"' in known, argument

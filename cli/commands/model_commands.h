@@ -54,13 +54,13 @@ int run_kernels(const KernelsOptions& options);
 // families, as a GGUF file.
 
 struct SynthOptions {
-  std::string config;      // config.json, or a folder with one
-  std::string out;         // the folder or GGUF file to write
-  std::string tokenizer;   // a folder with the tokenizer; "": none, in a GGUF file a generated one
-  bool gguf = false;       // a GGUF file, in Q4_0
-  bool store_f32 = false;  // every float tensor as f32 without scales, of the same values
+  std::string config;              // config.json, or a folder with one
+  std::string out;                 // the folder or GGUF file to write
+  std::string tokenizer;           // a folder with the tokenizer; "": none, in a GGUF file a generated one
+  std::string gguf;                // q4_0: a GGUF file with blocks of this type; "": a folder
+  std::string store = "official";  // f32: every float tensor as f32 without scales, of the same values
   std::uint64_t seed = 0;
-  std::uint64_t shard_bytes = 4'000'000'000;
+  std::int64_t shard_bytes = 4'000'000'000;
 };
 
 int run_synth(const SynthOptions& options);

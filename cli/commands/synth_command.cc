@@ -109,15 +109,15 @@ Result<Written> write_gguf_model(const SynthOptions& options, const ModelPlan& p
 Result<Written> write_folder(const SynthOptions& options, const std::string& config_text, const ModelPlan& plan,
                              const SynthWeights& weights) {
   const std::vector<TensorSource> sources =
-      options.store_f32 ? f32_sources(plan, weights) : official_sources(plan, weights);
+      options.store == "f32" ? f32_sources(plan, weights) : official_sources(plan, weights);
   Written written{.tensors = sources.size()};
   {
     ProgressBar bar("writing");
-    SLUICE_RETURN_IF_ERROR(
-        write_checkpoint(options.out, sources, options.shard_bytes, [&](std::size_t done, std::size_t total) {
-          written.bytes = total;
-          bar.update(done, total);
-        }));
+    SLUICE_RETURN_IF_ERROR(write_checkpoint(options.out, sources, static_cast<std::uint64_t>(options.shard_bytes),
+                                            [&](std::size_t done, std::size_t total) {
+                                              written.bytes = total;
+                                              bar.update(done, total);
+                                            }));
   }
   SLUICE_RETURN_IF_ERROR(write_text(options.out + "/config.json", config_text));
   if (!options.tokenizer.empty()) SLUICE_RETURN_IF_ERROR(copy_tokenizer(options.tokenizer, options.out));
@@ -135,8 +135,8 @@ Status synthesise(const SynthOptions& options) {
   }
 
   const SynthWeights weights(options.seed);
-  Result<Written> written =
-      options.gguf ? write_gguf_model(options, plan, weights) : write_folder(options, config_text, plan, weights);
+  Result<Written> written = !options.gguf.empty() ? write_gguf_model(options, plan, weights)
+                                                  : write_folder(options, config_text, plan, weights);
   if (!written.ok()) return written.status();
   std::int64_t parameters = 0;
   for (const PlannedTensor& tensor : plan.tensors) parameters += tensor.parameters;

@@ -98,8 +98,8 @@ struct ServeOptions {
   std::vector<std::pair<std::string, std::string>> flags = {};
 };
 
-// Those of who may use the server, how much, and what it tells of itself.
-void add_guard_flags(CLI::App& command, ServeOptions& options);
+// All that are serve's alone.
+void add_serve_flags(CLI::App& command, ServeOptions& options);
 std::vector<std::pair<std::string, std::string>> given_flags(const CLI::App& command);
 
 int run_serve(const ServeOptions& options);

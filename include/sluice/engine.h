@@ -26,7 +26,7 @@ inline constexpr int kMaxChoices = 1024;                                       /
 inline constexpr int kMostDrafts = 8;                                          // of a sequence in a step
 inline constexpr std::int64_t kMaxDistributionBytes = std::int64_t{64} << 20;  // of a prompt
 
-// The flags of the engine, with their defaults; the command line fills them (cli/commands/engine_flags.h).
+// The flags of the engine, with their defaults; the command line fills them (cli/flags/engine_flags.h).
 struct ModelOptions {
   std::string folder;
   // auto: the checkpoint in the folder. dummy: random weights for its config.json, which is all of it that is read;

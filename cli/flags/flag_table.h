@@ -1,0 +1,63 @@
+// A command's flags as a table: a row each, from which its help, man page, completion and errors are made.
+//
+//   add_flags(command, "Limits", {
+//       {"--max-connections", &options.max_connections, "N", "Connections at once; further ones are answered 503"},
+//       {"--isa", &options.isa, "NAME", "Kernels", {.choices = {"auto", "scalar"}}},
+//   });
+//
+// The target's value is the flag's default, and is shown as such: "N [1024]".
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace sluice {
+
+// A number of bytes, given as 512MiB or 4GB.
+struct ByteTarget {
+  std::int64_t* value;
+};
+
+// --NAME, and --no-NAME; with the default on.
+struct SwitchTarget {
+  bool* value;
+};
+
+// A flag's value goes there. A bool's flag has none: it sets it. Lists of numbers are split at commas. The target must
+// outlive the command.
+using FlagTarget = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, float*, double*, std::string*,
+                                std::vector<int>*, std::vector<double>*, std::vector<std::string>*, std::optional<int>*,
+                                std::optional<float>*, std::optional<std::uint64_t>*, ByteTarget, SwitchTarget>;
+
+struct FlagRules {
+  std::vector<std::string> choices = {};                // none: any
+  std::optional<std::pair<double, double>> range = {};  // both ends are allowed
+  std::optional<std::string> shown_default = {};        // in place of the target's value
+  std::vector<const char*> excludes = {}, needs = {};   // flags that stand above in the table, or in an earlier one
+  bool is_required = false, is_split = false;           // split: a list of texts, at commas
+  bool is_file = false;                                 // which has to be there
+};
+
+struct Flag {
+  const char* name;  // "--name", "-n,--name", or an argument's NAME
+  FlagTarget target;
+  const char* shape;  // of the value, in capitals: N, FILE, NAME, ...; "": a flag without one, or an argument
+  std::string text;   // one sentence without its full stop; it reads alone
+  FlagRules rules = {};
+};
+
+// Under this title in the help; "": not shown.
+void add_flags(CLI::App& command, const std::string& group, std::initializer_list<Flag> flags);
+inline constexpr const char* kOwnFlags = "Options";  // the title of a command's own
+
+}  // namespace sluice
