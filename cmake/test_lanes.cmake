@@ -17,6 +17,24 @@ function(sluice_test_lanes TEST)
   endforeach()
 endfunction()
 
+# Tests that take long for what they find between two commits have the label `long`: `./run test --all` and .ci/run run
+# them, and `./run test` does not. In the sanitizer lanes they are others: their code is what other tests of the lane run.
+if(SLUICE_SANITIZE)
+  set(SLUICE_LONG_TESTS cli synth printed_reports engine_later)
+else()
+  set(SLUICE_LONG_TESTS laws tokenizer_families tokenizer_agreement gguf_tokenizers evaluations known_models schedules
+    verify_command engine_later soak_later mtp_acceptance synth clients)
+endif()
+
+# sluice_label_long(): labels the tests above that the current folder has added.
+function(sluice_label_long)
+  foreach(test ${SLUICE_LONG_TESTS})
+    if(TEST ${test})
+      set_property(TEST ${test} APPEND PROPERTY LABELS long)
+    endif()
+  endforeach()
+endfunction()
+
 # sluice_sanitize(): everything is instrumented, but for libraries with the property SLUICE_AS_RELEASED; with the
 # library's own bounds checks and SLUICE_DCHECK. -Og takes half of the time that -O1 takes to compile.
 macro(sluice_sanitize)
