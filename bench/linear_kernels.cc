@@ -145,7 +145,7 @@ void bench_experts(KernelBench& bench, int count, int slots, int hidden, int int
                  args.x = contiguous_rows(x.data(), hidden), args.y = y.data();
                  args.expert_ids = ids[static_cast<std::size_t>(turn % kDraws)].data(), args.expert_weights = c.data();
                  args.experts = layer, args.shared = layer.data();
-                 args.limit = 10.0F;
+                 args.activation.limit = 10.0F;
                  experts(bench.exec(), args);
                });
   }

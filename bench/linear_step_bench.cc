@@ -246,7 +246,7 @@ class Step {
                     .expert_weights = batch.weights.data(),
                     .experts = layer.experts,
                     .shared = &layer.shared,
-                    .limit = 10.0F,
+                    .activation = {.limit = 10.0F},
                     .y = batch.y.data()});
   }
 

@@ -47,7 +47,7 @@ constexpr ConfigKey kLlama[] = {
     positions_key("2048"),
     kEpsKey,
     flag_key("attention_bias", "false", "of q, k, v and o"),
-    flag_key("mlp_bias", "false", "of gate, up and down; on the CPU"),
+    flag_key("mlp_bias", "false", "of gate, up and down; not in the profile sm90"),
 };
 
 constexpr ConfigKey kMistral[] = {

@@ -75,7 +75,7 @@ constexpr ConfigKey kV2[] = {
     kRopeDims,
     kValueDims,
     kBias,
-    flag_key("mlp_bias", "false", "of dense layers and shared experts; on the CPU"),
+    flag_key("mlp_bias", "false", "of dense layers and shared experts; not in the profile sm90"),
     routed_experts("64", "num_experts"),
     shared_experts("2"),
     integer_key("num_experts_per_tok", kRequired, 1, 1 << 16, "at most n_routed_experts"),

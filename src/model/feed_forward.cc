@@ -1,6 +1,10 @@
 #include "model/feed_forward.h"
 
-#include "kernels/device/device.h"
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "kernels/ops/ops.h"
 
 namespace sluice {
 
@@ -10,11 +14,21 @@ void FeedForwardScratch::reserve(Scratch& scratch, const MoeConfig& config, std:
   scratch.add(rows, config.num_experts_per_tok, &router_ids);
 }
 
-Status check_mlp_bias(const Exec& exec, bool mlp_bias) {
-  if (!mlp_bias || exec.device == nullptr || exec.device == &cpu_device()) return {};
-  return invalid_argument(
-      "config.json: key 'mlp_bias': biases of feed-forward layers are computed on the CPU alone, found true with "
-      "another device; start with --device cpu");
+Activation activation_of(const MoeConfig& config) {
+  return {.limit = static_cast<float>(config.swiglu_limit.value_or(0.0))};
+}
+
+Status check_feed_forward(const Exec& exec, const Activation& activation, bool mlp_bias) {
+  const OpTable& ops = exec.ops != nullptr ? *exec.ops : cpu_op_table();
+  const auto refused = [&](std::string_view missing) {
+    return invalid_argument(
+        fmt::format("config.json: the ops of '{}' do not compute {} of feed-forward layers, which this model has; "
+                    "choose --profile default, or --device cpu",
+                    ops.device, missing));
+  };
+  if (mlp_bias && !ops.experts_support.biases) return refused("the biases (key 'mlp_bias')");
+  if (activation.kind == ActivationKind::kGeluTanh && !ops.experts_support.gelu) return refused("the activation GELU");
+  return {};
 }
 
 RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights) {
@@ -41,7 +55,7 @@ void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, c
   const int rows = step.rows();
   ExpertsArgs args;
   args.rows = rows, args.hidden = config.hidden_size, args.x = x, args.y = y.values;
-  args.limit = static_cast<float>(moe.swiglu_limit.value_or(0.0));
+  args.activation = activation_of(moe);
   if (weights.shared.gate.out() > 0) args.shared = &weights.shared;
   if (!weights.shared_gate_bias.empty()) {
     args.shared_biases = {weights.shared_gate_bias.data(), weights.shared_up_bias.data(),

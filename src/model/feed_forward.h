@@ -29,8 +29,10 @@ struct FeedForwardScratch {
   void reserve(Scratch& scratch, const MoeConfig& config, std::size_t rows);
 };
 
-// Refuses biases of feed-forward layers (mlp_bias) where the ops are not the CPU's.
-Status check_mlp_bias(const Exec& exec, bool mlp_bias);
+Activation activation_of(const MoeConfig& config);
+
+// Refuses what the device's experts() does not compute (ExpertsSupport). `mlp_bias`: feed-forward layers have biases.
+Status check_feed_forward(const Exec& exec, const Activation& activation, bool mlp_bias);
 
 // How a layer's router scores: sigmoids where it has a bias, softmax elsewhere (DeepSeek-V2 to V3.2, Qwen3-MoE).
 RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights);

@@ -118,7 +118,7 @@ class Layer {
     args.expert_ids = ids_->data() + pairs, args.expert_weights = of_slots_->data() + pairs;
     args.experts = experts_;
     args.shared = shape_.shared != nullptr ? &shared_ : nullptr;
-    args.limit = 10.0F;
+    args.activation.limit = 10.0F;
     args.y = y;
     cuda_sm90::experts(exec, args);
   }
@@ -231,7 +231,7 @@ TEST_F(GpuStripsOfExperts, ARowOfADenseLayerHasTheSameBitsHoweverTheWorkIsCut) {
     ExpertsArgs args{};
     args.rows = rows, args.hidden = kHidden;
     args.x = contiguous_rows(x.data() + std::ptrdiff_t{first} * kHidden, kHidden);
-    args.shared = &dense, args.limit = 10.0F, args.y = y;
+    args.shared = &dense, args.activation.limit = 10.0F, args.y = y;
     cuda_sm90::experts(exec_, args);
   };
   together.poison();

@@ -258,7 +258,7 @@ class TestExperts {
     args.expert_weights = on_device_[2]->data() + std::ptrdiff_t{first} * kSlots;
     args.experts = experts_;
     args.shared = &shared_[0];
-    args.limit = 10.0F;
+    args.activation.limit = 10.0F;
     args.y = y;
     cuda_sm90::experts(exec, args);
   }

@@ -265,7 +265,7 @@ class TestExperts {
     args.expert_weights = of_slots_->data() + static_cast<std::ptrdiff_t>(first) * slots_;
     args.experts = experts_;
     args.shared = &shared_;
-    args.limit = 10.0F;
+    args.activation.limit = 10.0F;
     args.y = y;
     cuda_sm90::experts(exec, args);
   }
@@ -470,7 +470,7 @@ TEST_F(GpuSpeedStrips, Experts) {
         args.expert_weights = of_slots.data();
         args.experts = experts;
         args.shared = with_shared ? &shared : nullptr;
-        args.limit = 10.0F;
+        args.activation.limit = 10.0F;
         args.y = y.data();
         cuda_sm90::experts(exec_, args);
       });

@@ -78,9 +78,6 @@ SLUICE_HD inline float log1p_f32(float x) {
 SLUICE_HD inline float sigmoid_f32(float x) {
   return 1.0F / (1.0F + exp_f32(-x));
 }
-SLUICE_HD inline float silu_f32(float x) {
-  return x / (1.0F + exp_f32(-x));
-}
 // ln(1 + e^x); x itself above 20 (docs/models/deepseek_v4.md §8.1). With u = 1 + e^x rounded, log(u) * (e^x / (u - 1))
 // undoes the rounding of the sum (Kahan): without it a small e^x loses all its digits, and with it the weight of an
 // unlikely expert.

@@ -24,6 +24,7 @@ struct ExpertsScratch {
     const float* row_weights;       // [rows], null for 1
     float *gate, *up, *down, *out;  // [rows, inter], [rows, inter], inputs of the down product, [rows, hidden]
     int rows;
+    ExpertBiases biases;           // of this expert: [inter], [inter], [hidden]
     std::byte* x_tiles = nullptr;  // inputs of kernels that want them as tiles: gate's and up's; null: row by row
     bool down_tiles = false;       // the same of `down`
   };
@@ -66,6 +67,14 @@ std::size_t down_floats(const Group& group) {
          static_cast<std::size_t>(input_floats(group.weights->down.input_form(), inter));
 }
 
+// Of expert `index` of those that are all shaped as `weights`.
+ExpertBiases biases_of(const ExpertBiases& all, std::size_t index, const ExpertWeights& weights) {
+  const auto from = [&](const float* bias, const LinearWeight& weight) {
+    return bias != nullptr ? bias + index * static_cast<std::size_t>(weight.out()) : nullptr;
+  };
+  return {from(all.gate, weights.gate), from(all.up, weights.up), from(all.down, weights.down)};
+}
+
 void make_groups(const LinearKernels& linear, const ExpertsArgs& args, ExpertsScratch& scratch) {
   scratch.groups.clear();
   std::size_t activations = 0;
@@ -74,10 +83,11 @@ void make_groups(const LinearKernels& linear, const ExpertsArgs& args, ExpertsSc
     const int rows = scratch.first[e + 1] - scratch.first[e];
     if (rows == 0) continue;
     scratch.groups.push_back({&args.experts[e], scratch.sorted_rows.data() + begin, scratch.row_weights.get(0) + begin,
-                              nullptr, nullptr, nullptr, nullptr, rows});
+                              nullptr, nullptr, nullptr, nullptr, rows, biases_of(args.biases, e, args.experts[e])});
   }
   if (args.shared != nullptr) {
-    scratch.groups.push_back({args.shared, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, args.rows});
+    scratch.groups.push_back(
+        {args.shared, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, args.rows, args.shared_biases});
   }
   std::size_t outputs = 0, downs = 0;
   for (Group& group : scratch.groups) {
@@ -113,11 +123,12 @@ const float* inputs_of(const ExpertsArgs& args, ExpertsScratch& scratch, const L
   return args.x.form(form) != nullptr ? args.x.form(form) : scratch.inputs[static_cast<std::size_t>(form)].get(0);
 }
 
-// y = y + bias for the outputs of one piece, [rows, columns]; null: no bias.
-void add_biases(const LinearPiece& piece, const float* bias, float* y, int columns) {
+// y = y + weight * bias for the outputs of one piece, [rows, columns]; bias null: none; row_weights null: 1.
+void add_biases(const LinearPiece& piece, const float* bias, const float* row_weights, float* y, int columns) {
   for (int r = piece.row_begin; bias != nullptr && r < piece.row_end; ++r) {
+    const float weight = row_weights != nullptr ? row_weights[r] : 1.0F;
     float* row = y + std::ptrdiff_t{r} * columns;
-    for (int i = piece.out_begin; i < piece.out_end; ++i) row[i] += bias[i];
+    for (int i = piece.out_begin; i < piece.out_end; ++i) row[i] += weight * bias[i];
   }
 }
 
@@ -137,20 +148,18 @@ void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch
   up.x_tiles = group.x_tiles;
   run_outputs(kernels, rows_from(gate, piece.row_begin), rows, piece.out_begin, piece.out_end);
   run_outputs(kernels, rows_from(up, piece.row_begin), rows, piece.out_begin, piece.out_end);
-  if (group.weights == args.shared) {
-    add_biases(piece, args.shared_biases.gate, group.gate, inter);
-    add_biases(piece, args.shared_biases.up, group.up, inter);
-  }
+  add_biases(piece, group.biases.gate, nullptr, group.gate, inter);
+  add_biases(piece, group.biases.up, nullptr, group.up, inter);
   const std::ptrdiff_t at = std::ptrdiff_t{piece.row_begin} * inter + piece.out_begin;
   const int width = piece.out_end - piece.out_begin;
-  exec.kernels->swiglu({.gate = group.gate + at,
-                        .up = group.up + at,
-                        .row_weight = group.row_weights != nullptr ? group.row_weights + piece.row_begin : nullptr,
-                        .out = group.gate + at,
-                        .dim = width,
-                        .ld = inter,
-                        .limit = args.limit},
-                       0, rows);
+  exec.kernels->activation({.gate = group.gate + at,
+                            .up = group.up + at,
+                            .row_weight = group.row_weights != nullptr ? group.row_weights + piece.row_begin : nullptr,
+                            .out = group.gate + at,
+                            .dim = width,
+                            .ld = inter,
+                            .activation = args.activation},
+                           0, rows);
   const InputForm form = group.weights->down.input_form();
   if (form == InputForm::kF32) return;
   // A piece begins at a whole block.
@@ -279,7 +288,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
     if (g.down_tiles) job.x_tiles = reinterpret_cast<const std::byte*>(g.down);
     run_outputs(linear, rows_from(job, piece.row_begin), piece.row_end - piece.row_begin, piece.out_begin,
                 piece.out_end);
-    if (g.weights == args.shared) add_biases(piece, args.shared_biases.down, g.out, args.hidden);
+    add_biases(piece, g.biases.down, g.row_weights, g.out, args.hidden);
   };
   // One thread takes an expert after the other, whose weights lie side by side.
   const auto all = [&](int, int) {

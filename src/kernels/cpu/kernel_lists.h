@@ -28,7 +28,7 @@
   LIST(avx512, linear_codes)          \
   LIST(avx512, linear_int8)           \
   LIST(avx512, linear_inputs)         \
-  LIST(avx512, swiglu)                \
+  LIST(avx512, activation)            \
   LIST(avx512, norms)                 \
   LIST(avx512, hyper_connection)      \
   LIST(avx512, route)                 \
@@ -48,7 +48,7 @@
   LIST(avx2, linear_codes)            \
   LIST(avx2, linear_int8)             \
   LIST(avx2, linear_inputs)           \
-  LIST(avx2, swiglu)                  \
+  LIST(avx2, activation)              \
   LIST(avx2, norms)                   \
   LIST(avx2, hyper_connection)        \
   LIST(avx2, route)                   \

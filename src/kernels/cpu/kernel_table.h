@@ -75,7 +75,7 @@ struct KernelTable {
   LinearKernels linear;
   // kernels/weights/linear_inputs.h's prepare_inputs().
   void (*prepare_inputs)(InputForm form, int count, const float* x, float* to) = nullptr;
-  RowsKernel<SwiGluArgs> swiglu = nullptr;
+  RowsKernel<ActivationArgs> activation = nullptr;
   RowsKernel<RmsNormArgs> rms_norm = nullptr;
   RowsKernel<LayerNormArgs> layer_norm = nullptr;
   RowsKernel<RopeHeadsArgs> rope_heads = nullptr;

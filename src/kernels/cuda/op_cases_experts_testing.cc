@@ -75,7 +75,18 @@ OpCase experts_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   }
   args.expert_ids = ids.data();
   args.expert_weights = memory.put(random.floats(pairs)).data();
-  args.limit = random.between(0, 1) == 0 ? 0.0F : 0.7F;
+  args.activation.limit = random.between(0, 1) == 0 ? 0.0F : 0.7F;
+  if (random.between(0, 2) == 0) args.activation.alpha = 1.702F, args.activation.up_offset = 1.0F;
+  if (random.between(0, 3) == 0) args.activation.kind = ActivationKind::kGeluTanh;
+  const auto biases = [&](int count, int inter) {
+    const auto some = [&](int dim) {
+      return memory.put(random.floats(static_cast<std::size_t>(count) * static_cast<std::size_t>(dim))).data();
+    };
+    return ExpertBiases{some(inter), some(inter), some(shape.hidden)};
+  };
+  if (!official && random.between(0, 2) == 0) args.biases = biases(shape.experts, shape.inter);
+  if (!official && shape.shared_inter > 0 && random.between(0, 2) == 0)
+    args.shared_biases = biases(1, shape.shared_inter);
   args.y = y.data();
   const auto run = [args, shape, &experts](const Exec& exec, bool packed) {
     std::vector<ExpertWeights> weights;
@@ -85,12 +96,14 @@ OpCase experts_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
     with_weights.shared = shape.shared_inter > 0 ? &weights.back() : nullptr;
     sluice::experts(exec, with_weights);
   };
-  return {
-      fmt::format("rows {}, {} of {} {}, {} x {}, shared {}, as {}, limit {}", args.rows, shape.slots, shape.experts,
-                  describe(spec), shape.hidden, shape.inter, shape.shared_inter, static_cast<int>(form), args.limit),
-      run,
-      {y},
-      {}};
+  return {fmt::format("rows {}, {} of {} {}, {} x {}, shared {}, as {}, limit {}, alpha {}, kind {}{}{}", args.rows,
+                      shape.slots, shape.experts, describe(spec), shape.hidden, shape.inter, shape.shared_inter,
+                      static_cast<int>(form), args.activation.limit, args.activation.alpha,
+                      static_cast<int>(args.activation.kind), args.biases.any() ? ", biases" : "",
+                      args.shared_biases.any() ? ", shared biases" : ""),
+          run,
+          {y},
+          {}};
 }
 
 }  // namespace

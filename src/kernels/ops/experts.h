@@ -2,10 +2,9 @@
 //
 //   for row t, slot s with expert e and weight c (docs/models/deepseek_v4.md §8.2):
 //     a = w1_e x, b = w3_e x              (order: kernels/ops/linear.h)
-//     with a limit L > 0:  a = min(a, L);  b = max(min(b, L), -L)
-//     with biases (of the shared expert alone):  a = a + bias, b = b + bias, out = out + bias, each after its product
-//     m = (silu(a) * b) * c               silu(a) = a / (1 + exp(-a)), exp of kernels/common/math.h
-//     out_s = w2_e m
+//     with biases:  a = a + gate_bias_e,  b = b + up_bias_e        after the products
+//     m = activation(a, b, c)              (kernels/common/activation.h: clamps, a gated sigmoid, c)
+//     out_s = w2_e m;  with biases:  out_s = out_s + (c * down_bias_e)
 //   y[t] = ((out_0 + out_1) + out_2) ... + shared     slots in ascending order, then the shared expert (c = 1)
 //
 // Row contract: slot order is the router's; which rows share an expert changes nothing.
@@ -15,6 +14,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/common/activation.h"
 #include "kernels/ops/linear.h"
 
 namespace sluice {
@@ -23,10 +23,12 @@ struct ExpertWeights {
   LinearWeight gate, up, down;  // w1 [inter, hidden], w3 [inter, hidden], w2 [hidden, inter]
 };
 
-// Of an expert's products; null: none.
+// What is added to the products of all experts of one kind, one after the other; null: nothing.
 struct ExpertBiases {
-  const float *gate = nullptr, *up = nullptr;  // [inter]
-  const float* down = nullptr;                 // [hidden]
+  const float *gate = nullptr, *up = nullptr;  // [experts, inter]
+  const float* down = nullptr;                 // [experts, hidden]
+
+  bool any() const { return gate != nullptr || up != nullptr || down != nullptr; }
 };
 
 struct ExpertsArgs {
@@ -35,24 +37,29 @@ struct ExpertsArgs {
   const std::int32_t* expert_ids = nullptr;  // each in [0, experts.size())
   const float* expert_weights = nullptr;
   std::span<const ExpertWeights> experts;
-  const ExpertWeights* shared = nullptr;  // null: none
-  ExpertBiases shared_biases = {};        // on the CPU
-  float limit = 0.0F;                     // L; 0: no clamp
+  const ExpertWeights* shared = nullptr;         // null: none
+  ExpertBiases biases = {}, shared_biases = {};  // of the routed experts, and of the shared one
+  Activation activation = {};                    // of all
   float* y = nullptr;
 };
 
 void experts(const Exec& exec, const ExpertsArgs& args);
 
-// silu(gate) * up * weight of rows, the activation m of kernels/ops/experts.h: gate, up, out [rows, dim] with row
-// stride ld; out may be either.
-struct SwiGluArgs {
+// Which of these arguments a device's experts() computes; a model asks when it is loaded (model/feed_forward.h).
+struct ExpertsSupport {
+  bool biases = true;
+  bool gelu = true;  // ActivationKind::kGeluTanh; all have kSwish
+};
+
+// The activation m of rows: gate, up, out [rows, dim] with row stride ld; out may be either.
+struct ActivationArgs {
   const float* gate;
   const float* up;
   const float* row_weight;  // [rows]; null: 1
   float* out;
   int dim;
   std::ptrdiff_t ld;
-  float limit;
+  Activation activation;
 };
 
 }  // namespace sluice

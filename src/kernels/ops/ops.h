@@ -47,6 +47,7 @@ namespace sluice {
 struct OpTable {
   const char* device;
   const PartTable* parts;  // null: composed ops are done elsewhere, by a table that has them
+  ExpertsSupport experts_support = {};
 #define SLUICE_OP(op, Args) void (*op)(const Exec& exec, const Args& args);
   SLUICE_OPS(SLUICE_OP)
 #undef SLUICE_OP

@@ -1,4 +1,5 @@
-// The scalar forms of kernels/ops/linear.h and of SwiGLU (kernels/ops/experts.h): the oracle of the others.
+// The scalar forms of kernels/ops/linear.h and of the experts' activation (kernels/ops/experts.h): the oracle of the
+// others.
 #pragma once
 
 #include "kernels/ops/experts.h"
@@ -8,6 +9,6 @@ namespace sluice {
 
 // Outputs [begin, end) of y[0..rows). x is in the form that the weight multiplies, and the weight is not packed.
 void scalar_linear(const LinearJob& job, int rows, int begin, int end);
-void swiglu_scalar(const SwiGluArgs& args, int begin, int end);
+void activation_scalar(const ActivationArgs& args, int begin, int end);
 
 }  // namespace sluice

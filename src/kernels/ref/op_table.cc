@@ -29,29 +29,30 @@ void product(const LinearWeight& weight, const float* x, bool x_prepared, float*
   scalar_linear(job, 1, 0, weight.out());
 }
 
-void add_to(std::vector<float>& y, const float* bias) {
-  for (std::size_t i = 0; bias != nullptr && i < y.size(); ++i) y[i] += bias[i];
+// The bias of expert `index`, times a weight.
+void add_to(std::vector<float>& y, const float* bias, std::size_t index, float weight) {
+  for (std::size_t i = 0; bias != nullptr && i < y.size(); ++i) y[i] += weight * bias[index * y.size() + i];
 }
 
 // The down product of one expert for one row.
-std::vector<float> expert_output(const ExpertWeights& expert, const ExpertBiases& biases, const float* x, float weight,
-                                 float limit) {
+std::vector<float> expert_output(const ExpertWeights& expert, const ExpertBiases& biases, std::size_t index,
+                                 const float* x, float weight, const Activation& activation) {
   const auto inter = static_cast<std::size_t>(expert.gate.out());
   std::vector<float> a(inter), b(inter), y(static_cast<std::size_t>(expert.down.out()));
   product(expert.gate, x, false, a.data());
   product(expert.up, x, false, b.data());
-  add_to(a, biases.gate);
-  add_to(b, biases.up);
-  swiglu_scalar({.gate = a.data(),
-                 .up = b.data(),
-                 .row_weight = &weight,
-                 .out = a.data(),
-                 .dim = expert.gate.out(),
-                 .ld = 0,
-                 .limit = limit},
-                0, 1);
+  add_to(a, biases.gate, index, 1.0F);
+  add_to(b, biases.up, index, 1.0F);
+  activation_scalar({.gate = a.data(),
+                     .up = b.data(),
+                     .row_weight = &weight,
+                     .out = a.data(),
+                     .dim = expert.gate.out(),
+                     .ld = 0,
+                     .activation = activation},
+                    0, 1);
   product(expert.down, a.data(), false, y.data());
-  add_to(y, biases.down);
+  add_to(y, biases.down, index, weight);
   return y;
 }
 
@@ -177,9 +178,9 @@ void experts(const Exec&, const ExpertsArgs& args) {
     for (int s = 0; s < args.slots; ++s) {
       const std::ptrdiff_t at = std::ptrdiff_t{t} * args.slots + s;
       const auto expert = static_cast<std::size_t>(args.expert_ids[at]);
-      add(expert_output(args.experts[expert], {}, x, args.expert_weights[at], args.limit));
+      add(expert_output(args.experts[expert], args.biases, expert, x, args.expert_weights[at], args.activation));
     }
-    if (args.shared != nullptr) add(expert_output(*args.shared, args.shared_biases, x, 1.0F, args.limit));
+    if (args.shared != nullptr) add(expert_output(*args.shared, args.shared_biases, 0, x, 1.0F, args.activation));
   }
 }
 

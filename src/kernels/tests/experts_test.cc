@@ -56,8 +56,32 @@ Rows random_rows(std::mt19937& random, const Shape& shape, int count) {
   return rows;
 }
 
+// What a model may want between the products; vectors that are empty: no biases.
+struct Between {
+  Activation activation;
+  std::vector<float> gate = {}, up = {}, down = {}, shared_gate = {}, shared_up = {}, shared_down = {};  // biases
+
+  static Between with_biases(std::mt19937& random, const Shape& shape, const Activation& activation) {
+    const auto some = [&](int experts, int dim) {
+      auto values = random_inputs(random, static_cast<std::size_t>(experts * dim));
+      for (float& value : values) value *= 0.1F;
+      return values;
+    };
+    return {activation,
+            some(shape.experts, shape.inter),
+            some(shape.experts, shape.inter),
+            some(shape.experts, shape.hidden),
+            some(1, shape.shared_inter),
+            some(1, shape.shared_inter),
+            some(1, shape.hidden)};
+  }
+  static const float* at(const std::vector<float>& values) { return values.empty() ? nullptr : values.data(); }
+  ExpertBiases routed_biases() const { return {at(gate), at(up), at(down)}; }
+  ExpertBiases shared_biases() const { return {at(shared_gate), at(shared_up), at(shared_down)}; }
+};
+
 std::vector<float> run(const Exec& exec, const Shape& shape, const std::vector<ExpertWeights>& packed, const Rows& rows,
-                       float limit) {
+                       const Between& between) {
   std::vector<float> x = rows.x, y(static_cast<std::size_t>(rows.count * shape.hidden), -1.0F);
   const ExpertsArgs args{.rows = rows.count,
                          .hidden = shape.hidden,
@@ -67,7 +91,9 @@ std::vector<float> run(const Exec& exec, const Shape& shape, const std::vector<E
                          .expert_weights = rows.weights.data(),
                          .experts = std::span(packed).first(static_cast<std::size_t>(shape.experts)),
                          .shared = shape.shared_inter > 0 ? &packed.back() : nullptr,
-                         .limit = limit,
+                         .biases = between.routed_biases(),
+                         .shared_biases = between.shared_biases(),
+                         .activation = between.activation,
                          .y = y.data()};
   experts(exec, args);
   return y;
@@ -80,22 +106,30 @@ std::vector<float> multiply(const Exec& exec, const LinearWeight& weight, const 
   return y;
 }
 
-std::vector<float> one_expert(const Exec& exec, const ExpertWeights& expert, const std::vector<float>& x, float c,
-                              float limit) {
-  const auto a = multiply(exec, expert.gate, x);
-  const auto b = multiply(exec, expert.up, x);
+std::vector<float> one_expert(const Exec& exec, const ExpertWeights& expert, std::size_t index,
+                              const ExpertBiases& biases, const std::vector<float>& x, float c, const Activation& of) {
+  const auto biased = [&](const LinearWeight& weight, const float* bias, const std::vector<float>& inputs,
+                          float times) {
+    auto y = multiply(exec, weight, inputs);
+    for (std::size_t i = 0; bias != nullptr && i < y.size(); ++i) y[i] = y[i] + times * bias[index * y.size() + i];
+    return y;
+  };
+  const auto a = biased(expert.gate, biases.gate, x, 1.0F), b = biased(expert.up, biases.up, x, 1.0F);
   std::vector<float> m(a.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const float gate = limit > 0.0F ? std::fmin(a[i], limit) : a[i];
-    const float up = limit > 0.0F ? std::fmax(std::fmin(b[i], limit), -limit) : b[i];
-    m[i] = (silu_f32(gate) * up) * c;
+    const float gate = of.limit > 0.0F ? std::fmin(a[i], of.limit) : a[i];
+    float up = of.limit > 0.0F ? std::fmax(std::fmin(b[i], of.limit), -of.limit) : b[i];
+    if (of.up_offset != 0.0F) up = up + of.up_offset;
+    const float s =
+        of.kind == ActivationKind::kSwish ? of.alpha * gate : gate * std::fma(gate * gate, kGeluCube, kGeluLine);
+    m[i] = ((gate / (1.0F + exp_f32(-s))) * up) * c;
   }
-  return multiply(exec, expert.down, m);
+  return biased(expert.down, biases.down, m, c);
 }
 
 // The formula of experts.h, row by row and slot by slot.
 std::vector<float> expected(const Exec& exec, const Shape& shape, const std::vector<ExpertWeights>& packed,
-                            const Rows& rows, float limit) {
+                            const Rows& rows, const Between& between) {
   FlushDenormals flush;
   std::vector<float> all;
   for (int t = 0; t < rows.count; ++t) {
@@ -104,11 +138,13 @@ std::vector<float> expected(const Exec& exec, const Shape& shape, const std::vec
     std::vector<float> y;
     for (int s = 0; s < shape.slots; ++s) {
       const auto pair = static_cast<std::size_t>(t * shape.slots + s);
-      const auto out = one_expert(exec, packed[static_cast<std::size_t>(rows.ids[pair])], x, rows.weights[pair], limit);
+      const auto expert = static_cast<std::size_t>(rows.ids[pair]);
+      const auto out =
+          one_expert(exec, packed[expert], expert, between.routed_biases(), x, rows.weights[pair], between.activation);
       for (std::size_t d = 0; d < out.size(); ++d) s == 0 ? y.push_back(out[d]) : void(y[d] += out[d]);
     }
     if (shape.shared_inter > 0) {
-      const auto out = one_expert(exec, packed.back(), x, 1.0F, limit);
+      const auto out = one_expert(exec, packed.back(), 0, between.shared_biases(), x, 1.0F, between.activation);
       for (std::size_t d = 0; d < out.size(); ++d) y[d] += out[d];
     }
     all.insert(all.end(), y.begin(), y.end());
@@ -127,6 +163,12 @@ const std::vector<WeightForm>& expert_specs() {
   return all;
 }
 
+// V4's, that of most families, gpt-oss', and GELU.
+constexpr Activation kActivations[] = {{.limit = 0.7F},
+                                       {},
+                                       {.alpha = 1.702F, .limit = 0.7F, .up_offset = 1.0F},
+                                       {.kind = ActivationKind::kGeluTanh, .limit = 0.7F}};
+
 TEST(Experts, FollowTheFormulaOnEveryIsa) {
   std::mt19937 random = fresh_generator(201);
   ThreadPool pool(2);
@@ -138,15 +180,18 @@ TEST(Experts, FollowTheFormulaOnEveryIsa) {
       const Layer layer(random, shape, spec);
       for (const InputForm form :
            {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8, InputForm::kTiles}) {
-        const float limit = form == InputForm::kBf16 ? 0.0F : 0.7F;
+        const Activation& activation = kActivations[random() % std::size(kActivations)];
+        const Between between =
+            random() % 2 == 0 ? Between{.activation = activation} : Between::with_biases(random, shape, activation);
         const Rows rows = random_rows(random, shape, 21);
-        const auto want = expected(oracle, shape, layer.pack(oracle, form), rows, limit);
+        const auto want = expected(oracle, shape, layer.pack(oracle, form), rows, between);
         for (const KernelTable& table : linear_tables()) {
           const Exec exec{&pool, &table};
 
-          const auto got = run(exec, shape, layer.pack(exec, form), rows, limit);
+          const auto got = run(exec, shape, layer.pack(exec, form), rows, between);
           ASSERT_EQ(first_difference(want, got), -1)
-              << table.name << " " << describe(spec) << " hidden " << shape.hidden;
+              << table.name << " " << describe(spec) << " hidden " << shape.hidden << " alpha " << activation.alpha
+              << (between.gate.empty() ? "" : " with biases");
         }
       }
     }
@@ -161,12 +206,13 @@ TEST(Experts, RowsDoNotDependOnTheirBatch) {
       const Layer layer(random, shape, expert_specs()[0]);
       ThreadPool one(1);
       const auto packed = layer.pack(Exec{&one, &table}, static_cast<InputForm>(random() % 4));
+      const Between between = Between::with_biases(random, shape, kActivations[random() % std::size(kActivations)]);
 
       for (int i = 0; i < cases; ++i) {
         const int threads = 1 << (random() % 3);
         ThreadPool pool(threads);
         const Rows rows = random_rows(random, shape, 1 + static_cast<int>(random() % 150));
-        const auto batch = run(Exec{&pool, &table}, shape, packed, rows, 0.7F);
+        const auto batch = run(Exec{&pool, &table}, shape, packed, rows, between);
         for (int k = 0; k < 5; ++k) {
           const auto r = static_cast<std::ptrdiff_t>(random() % static_cast<unsigned>(rows.count));
           const auto slice = [&](const auto& values, std::ptrdiff_t width) {
@@ -174,7 +220,7 @@ TEST(Experts, RowsDoNotDependOnTheirBatch) {
           };
           const Rows row{1, slice(rows.x, shape.hidden), slice(rows.weights, shape.slots),
                          slice(rows.ids, shape.slots)};
-          const auto alone = run(Exec{&one, &table}, shape, packed, row, 0.7F);
+          const auto alone = run(Exec{&one, &table}, shape, packed, row, between);
           ASSERT_EQ(first_difference(alone, slice(batch, shape.hidden)), -1)
               << table.name << " hidden " << shape.hidden << " rows " << rows.count << " row " << r << " threads "
               << threads;
@@ -184,11 +230,12 @@ TEST(Experts, RowsDoNotDependOnTheirBatch) {
   }
 }
 
-TEST(SwiGlu, EveryIsaGivesTheScalarBits) {
+TEST(ActivationKernel, EveryIsaGivesTheScalarBits) {
   std::mt19937 random = fresh_generator(203);
   FlushDenormals flush;
   for (const int dim : {1, 15, 16, 37, 128}) {
-    for (const float limit : {0.0F, 10.0F}) {
+    for (Activation activation : kActivations) {
+      activation.limit *= 10.0F;
       constexpr int kRows = 3;
       const std::ptrdiff_t ld = dim + 5;
       auto gate = random_inputs(random, static_cast<std::size_t>(kRows * ld));
@@ -198,12 +245,35 @@ TEST(SwiGlu, EveryIsaGivesTheScalarBits) {
       std::vector<float> want;
       for (const KernelTable& table : linear_tables()) {
         std::vector<float> out(gate.size(), 5.0F);
-        table.swiglu({gate.data(), up.data(), dim % 2 == 0 ? weights.data() : nullptr, out.data(), dim, ld, limit}, 0,
-                     kRows);
+        table.activation(
+            {gate.data(), up.data(), dim % 2 == 0 ? weights.data() : nullptr, out.data(), dim, ld, activation}, 0,
+            kRows);
         if (want.empty()) want = out;
-        EXPECT_EQ(first_difference(want, out), -1) << table.name << " dim " << dim << " limit " << limit;
+        EXPECT_EQ(first_difference(want, out), -1)
+            << table.name << " dim " << dim << " limit " << activation.limit << " alpha " << activation.alpha;
       }
     }
+  }
+}
+
+// gpt-oss' m in doubles: clamp(gate) * sigmoid(1.702 gate) * (up + 1).
+TEST(ActivationKernel, HasTheFormulaOfGptOss) {
+  const Activation of{.alpha = 1.702F, .limit = 7.0F, .up_offset = 1.0F};
+  for (const float a : {-20.0F, -1.5F, -0.1F, 0.0F, 0.3F, 6.9F, 7.5F}) {
+    for (const float b : {-9.0F, -1.0F, 0.0F, 2.5F, 8.0F}) {
+      const double gate = std::min(static_cast<double>(a), 7.0), up = std::clamp(static_cast<double>(b), -7.0, 7.0);
+      const double want = gate / (1.0 + std::exp(-1.702 * gate)) * (up + 1.0);
+      EXPECT_NEAR(activated(of, a, b, 1.0F), want, 1e-5) << a << " " << b;
+    }
+  }
+}
+
+// Tanh's form of GELU in doubles.
+TEST(ActivationKernel, HasGelu) {
+  for (const float a : {-30.0F, -3.0F, -0.5F, 0.0F, 0.01F, 1.0F, 4.0F, 30.0F}) {
+    const double x = a,
+                 want = 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+    EXPECT_NEAR(activated({.kind = ActivationKind::kGeluTanh}, a, 1.0F, 1.0F), want, 1e-5) << a;
   }
 }
 

@@ -19,7 +19,7 @@ Decoder::~Decoder() = default;
 
 Result<std::unique_ptr<Model>> Decoder::load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading) {
-  SLUICE_RETURN_IF_ERROR(check_mlp_bias(exec, config.decoder().mlp_bias));
+  SLUICE_RETURN_IF_ERROR(check_feed_forward(exec, activation_of(config.moe), config.decoder().mlp_bias));
   std::unique_ptr<Decoder> model(new Decoder(std::move(checkpoint), std::move(config), std::move(profile)));
   const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_, loading));

@@ -32,7 +32,7 @@ DeepSeekMla::~DeepSeekMla() = default;
 
 Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                                  NumericsProfile profile, const Loading& loading) {
-  SLUICE_RETURN_IF_ERROR(check_mlp_bias(exec, config.mla().mlp_bias));
+  SLUICE_RETURN_IF_ERROR(check_feed_forward(exec, activation_of(config.moe), config.mla().mlp_bias));
   std::unique_ptr<DeepSeekMla> model(
       new DeepSeekMla(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp));
   const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);

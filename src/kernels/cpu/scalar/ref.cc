@@ -11,7 +11,7 @@ namespace {
 
 constexpr Kernel kKernels[] = {
     SLUICE_NAMED_KERNEL("prepare_inputs", prepare_inputs, prepare_inputs),
-    SLUICE_NAMED_KERNEL("swiglu_scalar", swiglu, swiglu_scalar),
+    SLUICE_NAMED_KERNEL("activation_scalar", activation, activation_scalar),
     SLUICE_REF(rms_norm),
     SLUICE_REF(layer_norm),
     SLUICE_REF(rope_heads),

@@ -55,6 +55,7 @@ const OpTable& cuda_sm90_op_table() {
     ops.add_norm = cuda_ops::add_norm_in_blocks;
     ops.project = cuda_sm90::project;
     ops.experts = cuda_sm90::experts;
+    ops.experts_support = {.biases = false, .gelu = false};
     ops.attend = cuda_sm90::attend;
     ops.hc_leave_enter = cuda_sm90::hc_leave_enter;
     ops.index_select = cuda_sm90::index_select;

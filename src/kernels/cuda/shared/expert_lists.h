@@ -34,6 +34,7 @@ struct TakePairs {
     lists.rows[p] = p / slots;
     lists.positions[p] = p;
     lists.weights[p] = weights[p];
+    if (lists.experts != nullptr) lists.experts[p] = ids[p];
     put_group(table, lists, p, ids[p], p, 1);
     if (p > 0 || lists.used == nullptr) return;
     *lists.used = pairs;
@@ -118,6 +119,7 @@ struct SortPairs {
         lists.rows[at] = p / slots;
         lists.positions[p] = at;
         lists.weights[at] = weights[p];
+        if (lists.experts != nullptr) lists.experts[at] = expert;
       });
     });
   }

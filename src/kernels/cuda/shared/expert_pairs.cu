@@ -5,8 +5,15 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
+// What down products lack: biases of a row's experts, each times the pair's weight.
+struct DownBiases {
+  const float *routed = nullptr, *shared = nullptr;
+  const std::int32_t* ids = nullptr;
+  const float* weights = nullptr;
+};
+
 // A sum of slots in their order, of kValues outputs side by side, whose loads are on their way at once.
-template <int kValues>
+template <int kValues, bool kBiased>
 struct CombineSlots {
   static constexpr int kThreads = 1, kAtOnce = 8;
   struct alignas(kValues * sizeof(float)) Values {
@@ -17,7 +24,11 @@ struct CombineSlots {
   const float* shared;  // null: none
   float* y;
   int hidden, slots;
+  DownBiases biases;
 
+  SLUICE_DEVICE float bias(std::ptrdiff_t pair, int d) const {
+    return biases.weights[pair] * biases.routed[std::ptrdiff_t{biases.ids[pair]} * hidden + d];
+  }
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int pieces = hidden / kValues, row = team.index / pieces, d = team.index % pieces * kValues;
     const std::int32_t* of_row = positions + static_cast<std::ptrdiff_t>(row) * slots;
@@ -34,11 +45,17 @@ struct CombineSlots {
       SLUICE_UNROLL
       for (int s = 0; s < kAtOnce; ++s) {
         if (first + s >= slots) continue;
+        for (int i = 0; kBiased && biases.routed != nullptr && i < kValues; ++i) {
+          of[s].of[i] += bias(static_cast<std::ptrdiff_t>(row) * slots + first + s, d + i);
+        }
         const bool alone = first + s == 0;  // -0 stays
         for (int i = 0; i < kValues; ++i) sum.of[i] = alone ? of[s].of[i] : sum.of[i] + of[s].of[i];
       }
     }
-    for (int i = 0; i < kValues && shared != nullptr; ++i) sum.of[i] += of_shared.of[i];
+    for (int i = 0; i < kValues && shared != nullptr; ++i) {
+      if (kBiased && biases.shared != nullptr) of_shared.of[i] += biases.shared[d + i];
+      sum.of[i] += of_shared.of[i];
+    }
     *reinterpret_cast<Values*>(y + at) = sum;
   }
 };
@@ -69,12 +86,16 @@ void combine_slots(const Exec& exec, const ExpertsArgs& args, int first, int row
                    const PairLists& lists, const float* shared) {
   float* y = args.y + std::ptrdiff_t{first} * args.hidden;
   const auto aligned = [](const float* at) { return reinterpret_cast<std::uintptr_t>(at) % (4 * sizeof(float)) == 0; };
-  const auto run = [&]<int kValues>() {
+  const std::ptrdiff_t pair = std::ptrdiff_t{first} * args.slots;
+  const DownBiases biases{args.biases.down, args.shared_biases.down, args.expert_ids + pair,
+                          args.expert_weights + pair};
+  const auto run = [&]<int kValues, bool kBiased>() {
     launch(exec, std::int64_t{rows} * args.hidden / kValues,
-           CombineSlots<kValues>{outputs, lists.positions, shared, y, args.hidden, args.slots});
+           CombineSlots<kValues, kBiased>{outputs, lists.positions, shared, y, args.hidden, args.slots, biases});
   };
   const bool wide = args.hidden % 4 == 0 && aligned(outputs) && aligned(y) && aligned(shared);
-  wide ? run.template operator()<4>() : run.template operator()<1>();
+  if (biases.routed != nullptr || biases.shared != nullptr) return run.template operator()<1, true>();
+  wide ? run.template operator()<4, false>() : run.template operator()<1, false>();
 }
 
 }  // namespace sluice::SLUICE_CUDA_OPS

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/common/math.h"
 #include "kernels/cuda/shared/linear_products.h"
 #include "kernels/ops/experts.h"
 
@@ -27,10 +26,11 @@ struct GroupSizes {
 
 // Where the pairs of a piece of rows lie, in the workspace.
 struct PairLists {
-  std::int32_t* rows;            // [pairs], sorted by expert: the row
-  std::int32_t* positions;       // [pairs]: where a pair was sorted to
-  float* weights;                // [pairs], sorted
-  RowGroup *gate, *up, *down;    // [groups]
+  std::int32_t* rows;               // [pairs], sorted by expert: the row
+  std::int32_t* positions;          // [pairs]: where a pair was sorted to
+  float* weights;                   // [pairs], sorted
+  std::int32_t* experts = nullptr;  // [pairs], sorted: the expert; null: nobody asks
+  RowGroup *gate, *up, *down;       // [groups]
   std::int32_t* used = nullptr;  // not null: how many groups have rows, which are the first ones; with GroupSizes then
                                  // the first group of each size, and their end
 };
@@ -40,28 +40,27 @@ int groups_of(const ExpertsArgs& args, int rows, int group_rows);
 // Of the op's rows [first, first + rows). `sizes`: the largest is group_rows; or none.
 void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, int group_rows, const PairLists& lists,
                 const GroupSizes& sizes = {});
-// y of these rows, of the pairs' outputs as they were sorted, and of the shared expert's; null: none.
+// y of these rows, of the pairs' outputs as they were sorted, and of the shared expert's; null: none. Adds the biases
+// of down to both.
 void combine_slots(const Exec& exec, const ExpertsArgs& args, int first, int rows, const float* outputs,
                    const PairLists& lists, const float* shared);
 
-// m = (silu(gate) * up) * weight, the weight a row's: kernels/ops/experts.h.
-struct SwiGluValues {
+// The activation m, its weight a row's: kernels/ops/experts.h.
+struct ActivationValues {
   const float* gate;
   const float* up;
   const float* weights;  // null: 1
   int dim;
-  float limit;
+  Activation activation;
+  ExpertBiases biases = {};
+  const std::int32_t* experts = nullptr;  // of rows, where there are biases; null: the first one
 
   SLUICE_DEVICE float operator()(std::ptrdiff_t row, int d) const {
-    return of(gate[row * dim + d], up[row * dim + d], weights != nullptr ? weights[row] : 1.0F, limit);
-  }
-  static SLUICE_DEVICE float of(float a, float b, float weight, float limit) {
-    if (limit > 0.0F) {
-      a = limit < a ? limit : a;
-      b = limit < b ? limit : b;
-      b = b < -limit ? -limit : b;
-    }
-    return (silu_f32(a) * b) * weight;
+    float a = gate[row * dim + d], b = up[row * dim + d];
+    const std::ptrdiff_t at = (experts != nullptr ? std::ptrdiff_t{experts[row]} * dim : 0) + d;
+    if (biases.gate != nullptr) a += biases.gate[at];
+    if (biases.up != nullptr) b += biases.up[at];
+    return activated(activation, a, b, weights != nullptr ? weights[row] : 1.0F);
   }
 };
 

@@ -10,9 +10,9 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-struct SwiGlu {
+struct Activate {
   static constexpr int kThreads = 1;
-  SwiGluValues values;
+  ActivationValues values;
   float* to;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
@@ -21,9 +21,9 @@ struct SwiGlu {
 };
 
 // As a product with int8 inputs takes them.
-struct SwiGluAndQuantize {
+struct ActivateAndQuantize {
   static constexpr int kThreads = 16;
-  SwiGluValues values;
+  ActivationValues values;
   QuantizedBlock* to;
   int blocks;  // of a row
 
@@ -50,6 +50,7 @@ struct ExpertsWork {
     lists.rows = carver.take<std::int32_t>(pairs);
     lists.positions = carver.take<std::int32_t>(pairs);
     lists.weights = carver.take<float>(pairs);
+    if (args.biases.any()) lists.experts = carver.take<std::int32_t>(pairs);
     lists.gate = carver.take<RowGroup>(all);
     lists.up = carver.take<RowGroup>(all);
     lists.down = carver.take<RowGroup>(all);
@@ -92,7 +93,7 @@ LinearProduct product_of(const LinearWeight& weight, const Rows& x, int first, c
 }
 
 // The product with m of rows, which `values` gives, made at `inner` in a form that the kernel takes.
-LinearProduct product_with_swiglu(const Exec& exec, int rows, const SwiGluValues& values, const LinearWeight& down,
+LinearProduct product_with_activation(const Exec& exec, int rows, const ActivationValues& values, const LinearWeight& down,
                                   float* inner, float* y) {
   LinearProduct product = product_of(down, inner, nullptr, y);
   if (product.form == InputForm::kInt8) {
@@ -100,9 +101,9 @@ LinearProduct product_with_swiglu(const Exec& exec, int rows, const SwiGluValues
     product.prepared = true;
     product.ldx = input_floats(InputForm::kInt8, values.dim);
     launch(exec, std::int64_t{rows} * blocks,
-           SwiGluAndQuantize{values, reinterpret_cast<QuantizedBlock*>(inner), blocks});
+           ActivateAndQuantize{values, reinterpret_cast<QuantizedBlock*>(inner), blocks});
   } else {
-    launch(exec, std::int64_t{rows} * values.dim, SwiGlu{values, inner});
+    launch(exec, std::int64_t{rows} * values.dim, Activate{values, inner});
   }
   return product;
 }
@@ -122,9 +123,10 @@ void run_routed(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
       grouped(product_of(expert.up, args.x, first, work.lists.rows, work.up), work.lists.up)};
   multiply(exec, 0, many, inner);
   const int inter = expert.gate.out();
-  const SwiGluValues values{work.gate, work.up, work.lists.weights, inter, args.limit};
+  const ActivationValues values{work.gate,       work.up,     work.lists.weights, inter,
+                                args.activation, args.biases, work.lists.experts};
   const LinearProduct outer =
-      grouped(product_with_swiglu(exec, pairs, values, expert.down, work.inner, work.outputs), work.lists.down);
+      grouped(product_with_activation(exec, pairs, values, expert.down, work.inner, work.outputs), work.lists.down);
   multiply(exec, 0, many, {&outer, 1});
 }
 
@@ -133,9 +135,10 @@ void run_shared(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
                                  product_of(args.shared->up, args.x, first, nullptr, work.shared_up)};
   multiply(exec, rows, rows > 1, inner);
   const int inter = args.shared->gate.out();
-  const SwiGluValues values{work.shared_gate, work.shared_up, nullptr, inter, args.limit};
+  const ActivationValues values{work.shared_gate, work.shared_up,  nullptr,
+                                inter,            args.activation, args.shared_biases};
   const LinearProduct outer =
-      product_with_swiglu(exec, rows, values, args.shared->down, work.shared_inner, work.shared_out);
+      product_with_activation(exec, rows, values, args.shared->down, work.shared_inner, work.shared_out);
   multiply(exec, rows, rows > 1, {&outer, 1});
 }
 

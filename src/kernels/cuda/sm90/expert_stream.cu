@@ -82,7 +82,7 @@ struct StreamExperts {
   const std::int32_t* x_rows;       // of pairs, then of the shared expert's rows; null: the same
   const std::uint16_t* x;           // in lanes' order
   const float* weights;             // of pairs
-  float limit;
+  Activation activation;
   int pairs, shared_rows;
   std::uint16_t* m;  // in lanes' order
   float* y;
@@ -292,7 +292,7 @@ struct StreamExperts {
         const int r = row_of(s.lane, n, i);
         if (r >= at.rows) continue;
         const float value =
-            cuda_ops::SwiGluValues::of(total.values[n][i], up[i], at.own ? weights[at.row + r] : 1.0F, limit);
+            activated<true>(activation, total.values[n][i], up[i], at.own ? weights[at.row + r] : 1.0F);
         m[static_cast<std::ptrdiff_t>(at.row + r) * routed.out + lane_order(output_of(s.lane, at.strip, i))] =
             to_bf16(value).bits;
       }
@@ -368,7 +368,7 @@ void run(const Exec& exec, const ExpertsArgs& args, int first, int rows, const E
   inner.x_rows = work.lists.rows;
   inner.x = work.x;
   inner.weights = work.lists.weights;
-  inner.limit = args.limit;
+  inner.activation = args.activation;
   inner.pairs = pairs;
   inner.m = work.m;
   StreamExperts<false, kTiles> down{};

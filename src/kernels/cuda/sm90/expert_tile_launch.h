@@ -17,7 +17,7 @@ void launch_expert_tiles(const Exec& exec, const ExpertTiles& of) {
   inner.count = down.count = 1;
   inner.products[0] = of.gate, inner.products[1] = of.up, down.products[0] = of.down;
   inner.tiles = tiles(of.gate, 4 * kStrips), down.tiles = tiles(of.down, 8 * kStrips);
-  inner.m = of.m, inner.weights = of.weights, inner.limit = of.limit;
+  inner.m = of.m, inner.weights = of.weights, inner.activation = of.activation;
   for (TileLaunch* product : {&inner, &down}) {
     if (product == &down && of.rounds) round_rows_to_fp8(exec, of.pairs, of.down.weight.in, of.m);
     for (int i = of.sizes.count - 1; i >= 0; --i) {

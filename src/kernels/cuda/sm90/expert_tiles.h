@@ -17,7 +17,7 @@ struct ExpertTiles {
   int groups;                   // at most so many
   std::uint16_t* m;             // [pairs, inter], down's inputs
   const float* weights;         // of pairs
-  float limit;
+  Activation activation;
   std::int64_t pairs;
   bool rounds;  // m to the values of InputForm::kFp8
 };

@@ -17,13 +17,13 @@ namespace {
 
 using cuda_ops::Carver;
 using cuda_ops::PairLists;
-using cuda_ops::SwiGluValues;
+using cuda_ops::ActivationValues;
 using cuda_ops::Team;
 
 // m as the next product takes it: bf16, zeros behind. 8 values a thread.
-struct SwiGluAndRound {
+struct ActivateAndRound {
   static constexpr int kThreads = 1;
-  SwiGluValues values;
+  ActivationValues values;
   std::uint16_t* to;
   int pieces;  // of a row
 
@@ -240,7 +240,7 @@ class StripExperts {
         exec,
         {product(expert.gate, of_pairs, work.lists.gate), product(expert.up, of_pairs, work.lists.up),
          product(expert.down, {work.m, inter, nullptr}, work.lists.down), sizes, work.lists.used + 1, groups, work.m,
-         work.lists.weights, args_.limit, rows * args_.slots, expert.down.input_form() == InputForm::kFp8});
+         work.lists.weights, args_.activation, rows * args_.slots, expert.down.input_form() == InputForm::kFp8});
     cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists, other);
   }
 
@@ -273,11 +273,11 @@ class StripExperts {
     };
     const StripProduct first[] = {product(expert.gate, inputs, lists != nullptr ? lists->gate : nullptr, inner.gate),
                                   product(expert.up, inputs, lists != nullptr ? lists->up : nullptr, inner.up)};
-    if (lists != nullptr || !multiply_inner(exec, rows, first[0], first[1], args_.limit, inner.m)) {
+    if (lists != nullptr || !multiply_inner(exec, rows, first[0], first[1], args_.activation, inner.m)) {
       multiply_strips(exec, rows, first);
-      const SwiGluValues values{inner.gate, inner.up, lists != nullptr ? lists->weights : nullptr, inter, args_.limit};
+      const ActivationValues values{inner.gate, inner.up, lists != nullptr ? lists->weights : nullptr, inter, args_.activation};
       const int pieces = padded(inter) / 8;
-      cuda_ops::launch(exec, std::int64_t{rows.rows} * pieces, SwiGluAndRound{values, inner.m, pieces});
+      cuda_ops::launch(exec, std::int64_t{rows.rows} * pieces, ActivateAndRound{values, inner.m, pieces});
     }
     if (expert.down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, rows.rows, padded(inter), inner.m);
     const StripProduct second =

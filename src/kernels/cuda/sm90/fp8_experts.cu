@@ -128,7 +128,7 @@ class Fp8Experts {
   void multiply(const ExpertWeights& expert, const Stage& stage, const Fp8Launch& launch, Fp8Inputs x,
                 const PairLists* lists, float* y) {
     const int inter = expert.gate.out(), rows = lists != nullptr ? launch.group_count * launch.kernel_rows : launch.rows;
-    Fp8Inputs m{.x = stage.gate, .ldx = inter, .in = inter, .up = stage.up, .limit = args_.limit};
+    Fp8Inputs m{.x = stage.gate, .ldx = inter, .in = inter, .up = stage.up, .activation = args_.activation};
     if (lists != nullptr) {
       x.groups = m.groups = lists->gate, x.group_rows = m.group_rows = launch.kernel_rows;
       m.weights = lists->weights;

@@ -23,7 +23,7 @@ struct MakeFp8Rows {
     if (k >= from.in) return 0.0F;
     const float x = from.x[row * from.ldx + k];
     if (from.up == nullptr) return x;
-    return round_to_bf16(cuda_ops::SwiGluValues::of(x, from.up[row * from.ldx + k], weight, from.limit));
+    return round_to_bf16(activated<true>(from.activation, x, from.up[row * from.ldx + k], weight));
   }
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int at = team.index / blocks, block = team.index % blocks, lane = static_cast<int>(threadIdx.x) % kThreads;

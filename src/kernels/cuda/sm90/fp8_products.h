@@ -57,7 +57,7 @@ struct Fp8Inputs {
   int in = 0;
   const float* up = nullptr;       // not null: x is the gate's product, both [rows, in]
   const float* weights = nullptr;  // of rows; null: 1
-  float limit = 0.0F;
+  Activation activation = {};
   // Not null: row i of these groups is that of `group_rows` i.
   const RowGroup* groups = nullptr;
   int group_rows = 0;

@@ -1,6 +1,7 @@
 // The first half of a SwiGLU with many rows, whose gate and up are bf16 of one segment: m in the epilogue of tiles.
 #pragma once
 
+#include "kernels/common/activation.h"
 #include "kernels/cuda/sm90/strip_products.h"
 
 namespace sluice::cuda_sm90 {
@@ -8,6 +9,6 @@ namespace sluice::cuda_sm90 {
 // m [rows, out] in bf16: SwiGLU of the two products, which have the same rows. False: that is not as it suits (the rows
 // are few, or tiles would not fill the GPU), or not possible.
 bool multiply_inner(const Exec& exec, const StripRows& rows, const StripProduct& gate, const StripProduct& up,
-                    float limit, std::uint16_t* m);
+                    const Activation& activation, std::uint16_t* m);
 
 }  // namespace sluice::cuda_sm90

@@ -248,7 +248,7 @@ struct GateAndUp {
   const float* of_pairs;  // their weights
   StagedRows from;
   bool in_place;
-  float limit;
+  Activation activation;
   std::uint16_t* m;
 
   static std::size_t shared_bytes(const PairWeights& of, int shared_units) {
@@ -380,7 +380,7 @@ struct GateAndUp {
       const int pair = of.routed ? s.pair(of, column) : weights.pairs + column;
       const float weight = of.routed ? of_pairs[pair] : 1.0F;
       m[static_cast<std::ptrdiff_t>(pair) * weights.routed.out + of.strip * kStripOutputs + output_of(s.lane, i)] =
-          to_bf16(cuda_ops::SwiGluValues::of(gate[i], up[i], weight, limit)).bits;
+          to_bf16(activated<true>(activation, gate[i], up[i], weight)).bits;
     }
   }
 };
@@ -550,7 +550,7 @@ void multiply_pairs(const Exec& exec, const ExpertsArgs& args, int first, int ro
   const PairBytes bytes(exec, inner.weights, down.weights);
   inner.of_pairs = args.expert_weights + std::ptrdiff_t{first} * args.slots;
   inner.from = from, inner.in_place = from.in_place();
-  inner.limit = args.limit;
+  inner.activation = args.activation;
   inner.m = m, down.m = m;
   down.other = other;
   down.y = args.y + std::ptrdiff_t{first} * args.hidden;

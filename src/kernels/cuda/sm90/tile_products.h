@@ -28,7 +28,7 @@ struct TileLaunch {
   // kInner:
   std::uint16_t* m;      // [rows, out] bf16
   const float* weights;  // null: 1
-  float limit;
+  Activation activation;
 };
 
 // kStrips: of a warp. With two the product has one segment; with one there are registers for a segment and their sum.
@@ -418,8 +418,8 @@ struct TileProducts {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const auto value = [&](int e) {
-          return cuda_ops::SwiGluValues::of(gate[4 * i + 2 * h + e] + 0.0F, up[4 * i + 2 * h + e] + 0.0F, weights[e],
-                                            launch.limit);
+          return activated<true>(launch.activation, gate[4 * i + 2 * h + e] + 0.0F, up[4 * i + 2 * h + e] + 0.0F,
+                                 weights[e]);
         };
         const std::uint32_t pair = bf16_pair(value(0), value(1));
         std::uint32_t outputs;

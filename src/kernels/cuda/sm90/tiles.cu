@@ -154,11 +154,11 @@ bool fills_tiles(const Exec& exec, const StripRows& rows, std::span<const StripP
 
 // Multiplies weights of bf16 in several segments.
 static bool multiply_inner_segments(const Exec& exec, const StripRows& rows, const StripProduct& gate,
-                                    const StripProduct& up, float limit, std::uint16_t* m) {
+                                    const StripProduct& up, const Activation& activation, std::uint16_t* m) {
   const StripLinear& w = gate.weight;
   TileLaunch launch{};
   launch.products[0] = gate, launch.products[1] = up;
-  launch.count = 1, launch.rows = rows.rows, launch.m = m, launch.limit = limit;
+  launch.count = 1, launch.rows = rows.rows, launch.m = m, launch.activation = activation;
   launch.tiles = (w.strips + 3) / 4 * ((rows.rows + kTileRows - 1) / kTileRows);
   if (w.kind != StripKind::kBf16 || rows.rows <= kManyRows || 2 * launch.tiles < cuda_ops::processors(exec))
     return false;
@@ -167,16 +167,16 @@ static bool multiply_inner_segments(const Exec& exec, const StripRows& rows, con
 }
 
 bool multiply_inner(const Exec& exec, const StripRows& rows, const StripProduct& gate, const StripProduct& up,
-                    float limit, std::uint16_t* m) {
+                    const Activation& activation, std::uint16_t* m) {
   const StripLinear& w = gate.weight;
   const auto whole = [](const StripLinear& of) { return of.kind == StripKind::kBf16 && of.segments == 1; };
   if (rows.group_count > 0 || w.out % kCellInputs != 0 || w.kind != up.weight.kind) return false;
-  if (w.segments > 1) return multiply_inner_segments(exec, rows, gate, up, limit, m);
+  if (w.segments > 1) return multiply_inner_segments(exec, rows, gate, up, activation, m);
   if (rows.rows <= kSomeRows || !whole(w) || !whole(up.weight)) return false;
   const int of_tile = wide_tile_rows(rows.rows);
   TileLaunch launch{};
   launch.products[0] = gate, launch.products[1] = up;
-  launch.count = 1, launch.rows = rows.rows, launch.m = m, launch.limit = limit;
+  launch.count = 1, launch.rows = rows.rows, launch.m = m, launch.activation = activation;
   launch.tiles = (w.strips + 7) / 8 * ((rows.rows + of_tile - 1) / of_tile);
   const int filled = rows.rows <= kManyRows ? 3 * launch.tiles / 2 : 2 * launch.tiles;
   if (filled < cuda_ops::processors(exec)) return false;
