@@ -19,10 +19,9 @@ struct DeviceChoice {
   Device& device() const { return owned != nullptr ? *owned : cpu_device(); }
 };
 
-// Of cpu, emulated, cuda, cuda:N, and auto: the first GPU that can be used, else the CPU. The profile sm90 has ops of
-// its own, which are compared with each other here, and with --compute-dtype fp8 another packing of weights. Errors:
-// kInvalidArgument for another name, and for a device that has not the profile; those of open_cuda_device() and
-// CudaDevice::prepare_sm90().
+// Of the backends' names (kernels/device/backend.h), and auto: the first device that is present and opens, else the
+// CPU. The backend says what the profile means on it, and tests that here. Errors: kInvalidArgument for another name,
+// and for a device that has not the profile; those of the backend.
 Result<DeviceChoice> choose_device(const MachineOptions& options, const NumericsOptions& numerics);
 
 }  // namespace sluice

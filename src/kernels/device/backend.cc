@@ -1,0 +1,28 @@
+#include "kernels/device/backend.h"
+
+#include <random>
+
+#include "kernels/device/emulated_device.h"
+
+namespace sluice {
+namespace {
+
+constexpr BackendProfile kCpuProfiles[] = {{}, {.name = "tiles"}};
+constexpr BackendProfile kEmulatedProfiles[] = {{.ops = emulated_op_table},
+                                                {.name = "tiles", .ops = emulated_op_table}};
+
+Result<std::unique_ptr<Device>> open_none(const DeviceOptions& /*options*/) {
+  return std::unique_ptr<Device>();
+}
+
+Result<std::unique_ptr<Device>> open_emulated(const DeviceOptions& /*options*/) {
+  return std::unique_ptr<Device>(std::make_unique<EmulatedDevice>(std::random_device()()));
+}
+
+}  // namespace
+
+constinit const Backend cpu_backend{.name = "cpu", .machines = "CPUs", .profiles = kCpuProfiles, .open = open_none};
+constinit const Backend emulated_backend{
+    .name = "emulated", .machines = "CPUs", .profiles = kEmulatedProfiles, .open = open_emulated};
+
+}  // namespace sluice

@@ -1,0 +1,48 @@
+// Backend: a kind of device that models run on (--device), as a line of constants: how a device of it is opened, and
+// what each profile means there. Nothing above src/kernels knows any of them by name. Thread safety: constants.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "kernels/device/device.h"
+#include "kernels/ops/linear.h"
+#include "kernels/ops/ops.h"
+#include "sluice/status.h"
+
+namespace sluice {
+
+struct BackendProfile {
+  // A profile of --profile that this line is for; empty: all profiles that no backend names, the portable ones.
+  std::string_view name = {};
+  std::string_view compute_dtype = {};  // of --compute-dtype; empty: all that no line before it names
+  const OpTable& (*ops)() = nullptr;    // null: the CPU's
+  // How these ops want weights packed, and the name of that form; null: as the kernels of --isa do.
+  const LinearPacking& (*packing)() = nullptr;
+  const char* packing_name = nullptr;
+  // Whether the device has the profile, and its kernels agree with each other; null: surely. Before any op.
+  Status (*self_test)(Device& device) = nullptr;
+};
+
+struct DeviceOptions {
+  int number = 0;      // which of several devices
+  bool graphs = true;  // --cuda-graphs
+};
+
+struct Backend {
+  std::string_view name;      // as --device calls it
+  std::string_view machines;  // whose kernels these are, for messages: "CPUs"
+  std::span<const BackendProfile> profiles;
+  bool numbered = false;           // NAME:N is a name, too
+  bool (*is_present)() = nullptr;  // whether open() may succeed, in microseconds; null: --device auto leaves it out
+  // Null where there is nothing to open: the CPU itself (cpu_device()).
+  Result<std::unique_ptr<Device>> (*open)(const DeviceOptions& options);
+};
+
+// All backends, in the order of messages and of --device auto. A new one is a name in both lines. Only what links all
+// of them may use the list, as src/engine does.
+extern const Backend cpu_backend, cuda_backend, emulated_backend;
+inline constexpr const Backend* kBackends[] = {&cpu_backend, &cuda_backend, &emulated_backend};
+
+}  // namespace sluice
