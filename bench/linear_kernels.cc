@@ -40,7 +40,7 @@ struct Weight {
     scales.resize(static_cast<std::size_t>(scale_rows * view.scale_columns) * 4, std::byte{0x3C});
     view.data = data.data();
     view.scales = scales.data();
-    packed = LinearWeight::pack(exec, view, form);
+    packed = LinearWeight::make(view, form, packs_for(exec));
   }
   std::size_t bytes() const { return packed.packed_bytes() > 0 ? packed.packed_bytes() : data.size(); }
 
@@ -64,7 +64,8 @@ class Copies {
     for (int i = 0; i < count; ++i) {
       std::byte* at = memory_.data() + stride * static_cast<std::size_t>(i);
       std::memcpy(at, weight.packed.packed(), size);
-      owned_.push_back(LinearWeight::packed_at(weight.view, weight.packed.input_form(), at, size));
+      owned_.push_back(
+          LinearWeight::make(weight.view, weight.packed.input_form(), {.packed = at, .packed_bytes = size}));
       weights_.push_back(&owned_.back());
     }
   }
@@ -156,7 +157,7 @@ void bench_pack(KernelBench& bench) {
   if (!bench.wants("pack fp8 4096x2048")) return;
   const Weight weight(bench.exec(), shape, InputForm::kF32);
   bench.line("pack fp8 4096x2048", shape.out, {.bytes = static_cast<double>(weight.data.size())},
-             [&](int) { LinearWeight::pack(bench.exec(), weight.view, InputForm::kF32); });
+             [&](int) { LinearWeight::make(weight.view, InputForm::kF32, packs_for(bench.exec())); });
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class Weights {
       scales_.assign(static_cast<std::size_t>((out + block_out - 1) / block_out * view.scale_columns), std::byte{120});
       view.scales = scales_.data();
     }
-    return LinearWeight::pack(exec_, view, f32_ ? InputForm::kF32 : InputForm::kInt8);
+    return LinearWeight::make(view, f32_ ? InputForm::kF32 : InputForm::kInt8, packs_for(exec_));
   }
 
   const Exec& exec_;
@@ -164,7 +164,7 @@ class Step {
 
   // The same packed bytes, in the order of tiles.
   static LinearWeight as_tiles(const LinearWeight& w) {
-    return LinearWeight::packed_at(w.view(), InputForm::kTiles, w.packed(), w.packed_bytes());
+    return LinearWeight::make(w.view(), InputForm::kTiles, {.packed = w.packed(), .packed_bytes = w.packed_bytes()});
   }
   static ExpertWeights as_tiles(const ExpertWeights& e) { return {as_tiles(e.gate), as_tiles(e.up), as_tiles(e.down)}; }
   static Layer as_tiles(const Layer& layer) {

@@ -63,10 +63,11 @@ void bench_hyper_connection(KernelBench& bench, int rows) {
   WeightView view;
   view.out = 24, view.in = kHcStreams * kHidden;
   view.data = reinterpret_cast<const std::byte*>(fn.data());
-  const HyperConnectionWeights weights{{LinearWeight::pack(bench.exec(), slice_rows(view, 0, 16), InputForm::kF32),
-                                        LinearWeight::pack(bench.exec(), slice_rows(view, 16, 8), InputForm::kF32)},
-                                       base.data(),
-                                       scale.data()};
+  const HyperConnectionWeights weights{
+      {LinearWeight::make(slice_rows(view, 0, 16), InputForm::kF32, packs_for(bench.exec())),
+       LinearWeight::make(slice_rows(view, 16, 8), InputForm::kF32, packs_for(bench.exec()))},
+      base.data(),
+      scale.data()};
   std::vector<float> mixes(size(rows, 24)), pre(size(rows, 4)), post(size(rows, 4)), comb(size(rows, 16));
   std::vector<float> y(size(rows, kHidden));
   const double streams = floats(1.0 * rows * kHcStreams * kHidden), row = floats(1.0 * rows * kHidden);

@@ -124,11 +124,12 @@ json::array compare_bits(ThreadPool& pool) {
       const Exec plain{&pool, &scalar_kernels()};
       const KernelTable* without = *select_kernels("auto", cpu_features().has(CpuFeature::kAmx) ? "-amx" : "");
       const Exec reference{&pool, without};
-      const auto all = product(reference, LinearWeight::pack(reference, weight.view, InputForm::kTiles), x, kMost);
+      const auto all =
+          product(reference, LinearWeight::make(weight.view, InputForm::kTiles, packs_for(reference)), x, kMost);
       std::size_t compared = 0, different = 0, scalar = 0, of_scalar = 0;
       const int outputs = std::min(64, shape.out);
       const WeightView part = slice_rows(weight.view, (shape.out - outputs) / 2 / 16 * 16, outputs);
-      const auto few = product(plain, LinearWeight::pack(plain, part, InputForm::kTiles), x, 32);
+      const auto few = product(plain, LinearWeight::make(part, InputForm::kTiles, packs_for(plain)), x, 32);
       for (int r = 0; r < 32; ++r, of_scalar += static_cast<std::size_t>(outputs)) {
         scalar += differences(&few[static_cast<std::size_t>(r * outputs)],
                               &all[static_cast<std::size_t>(r * shape.out + (shape.out - outputs) / 2 / 16 * 16)],
@@ -137,7 +138,7 @@ json::array compare_bits(ThreadPool& pool) {
       for (const KernelTable* table : every_path()) {
         if (table == &scalar_kernels()) continue;
         const Exec exec{&pool, table};
-        const auto packed = LinearWeight::pack(exec, weight.view, InputForm::kTiles);
+        const auto packed = LinearWeight::make(weight.view, InputForm::kTiles, packs_for(exec));
         const bool emulated = std::string(kernels_name(*table)).find("emulated") != std::string::npos;
         for (const int rows : kRows) {
           if (emulated && rows > 49) continue;
@@ -176,15 +177,15 @@ double median(std::vector<double> values) {
 class Copies {
  public:
   Copies(const Exec& exec, const Weight& weight, std::size_t bytes) {
-    const auto first = LinearWeight::pack(exec, weight.view, InputForm::kTiles);
+    const auto first = LinearWeight::make(weight.view, InputForm::kTiles, packs_for(exec));
     const std::size_t size = first.packed_bytes(), stride = (size + 4095) / 4096 * 4096;
     const std::size_t count = std::max<std::size_t>(1, bytes / stride);
     memory_ = LargeBytes(count * stride);
     for (std::size_t i = 0; i < count; ++i) {
       std::byte* at = memory_.data() + i * stride;
       std::memcpy(at, first.packed(), size);
-      tiles_.push_back(LinearWeight::packed_at(weight.view, InputForm::kTiles, at, size));
-      default_.push_back(LinearWeight::packed_at(weight.view, InputForm::kInt8, at, size));
+      tiles_.push_back(LinearWeight::make(weight.view, InputForm::kTiles, {.packed = at, .packed_bytes = size}));
+      default_.push_back(LinearWeight::make(weight.view, InputForm::kInt8, {.packed = at, .packed_bytes = size}));
     }
   }
   const LinearWeight& next(bool tiles) {

@@ -49,8 +49,7 @@ class PackedWeights {
     data_ = std::make_unique<OnDevice<std::byte>>(all);
   }
   LinearWeight weight(int i) const {
-    return LinearWeight::packed_at(view_, InputForm::kBf16, data_->data() + stride_ * static_cast<std::size_t>(i),
-                                   shape_.bytes());
+    return LinearWeight::make(view_, InputForm::kBf16, {.packed = data_->data() + stride_ * static_cast<std::size_t>(i), .packed_bytes = shape_.bytes()});
   }
 
  private:
@@ -282,7 +281,7 @@ TEST_F(GpuStripsOfExperts, ProductsReadNoRowBeforeTheKernelAheadHasEnded) {
       std::vector<std::byte> packed(packing.packed_bytes(view), std::byte{0xFF});
       pack_linear_weight(nullptr, packing, view, packed.data());
       const OnDevice<std::byte> data(packed);
-      const LinearWeight weight = LinearWeight::packed_at(view, wanted, data.data(), packed.size());
+      const LinearWeight weight = LinearWeight::make(view, wanted, {.packed = data.data(), .packed_bytes = packed.size()});
       const std::vector<float> floats = random_values(random_, static_cast<std::size_t>(kMost) * kIn);
       const int width = prepared ? input_floats(wanted, kIn) : kIn;
       std::vector<float> rows_of_x(static_cast<std::size_t>(kMost) * static_cast<std::size_t>(width));

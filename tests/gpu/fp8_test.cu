@@ -101,7 +101,7 @@ struct TestWeight {
     weight = linear();
   }
   LinearWeight linear() const {
-    return LinearWeight::packed_at(view, InputForm::kFp8Blocks, data->data(), shape.bytes());
+    return LinearWeight::make(view, InputForm::kFp8Blocks, {.packed = data->data(), .packed_bytes = shape.bytes()});
   }
   void plain(const std::uint8_t* x, const float* x_scales, float* y) const {
     plain_product<<<shape.tiles, 128, 0, static_cast<cudaStream_t>(gpu().stream())>>>(
@@ -310,7 +310,7 @@ class TestExperts {
     packed_.push_back(std::make_unique<OnDevice<std::byte>>(packed));
   }
   LinearWeight linear(std::size_t i) const {
-    return LinearWeight::packed_at(views_[i], InputForm::kFp8Blocks, packed_[i]->data(), bytes_[i]);
+    return LinearWeight::make(views_[i], InputForm::kFp8Blocks, {.packed = packed_[i]->data(), .packed_bytes = bytes_[i]});
   }
 
   std::vector<float> x_, of_slots_;

@@ -58,7 +58,7 @@ struct Site {
     std::vector<std::byte> bytes(cuda_linear_packing().packed_bytes(view));
     cuda_linear_packing().pack(view, 0, out, bytes.data());
     packed[at] = std::make_unique<OnDevice<std::byte>>(bytes);
-    return LinearWeight::packed_at(view, InputForm::kF32, packed[at]->data(), bytes.size());
+    return LinearWeight::make(view, InputForm::kF32, {.packed = packed[at]->data(), .packed_bytes = bytes.size()});
   }
   // Of rows [first, first + count).
   HcLeaveEnterArgs args(int first, int count) {

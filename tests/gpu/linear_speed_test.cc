@@ -36,8 +36,8 @@ class Weights {
     memory_ = gpu().map(stride * static_cast<std::size_t>(calls_ * of_call), "a test").value();
     gpu().fill(memory_.data(), std::byte{0x31}, memory_.size());
     for (int i = 0; i < calls_ * of_call; ++i) {
-      weights_.push_back(
-          LinearWeight::packed_at(view, form, memory_.data() + stride * static_cast<std::size_t>(i), bytes_));
+      weights_.push_back(LinearWeight::make(
+          view, form, {.packed = memory_.data() + stride * static_cast<std::size_t>(i), .packed_bytes = bytes_}));
     }
   }
   double bytes_of_call() const { return static_cast<double>(bytes_) * of_call_; }

@@ -74,7 +74,7 @@ struct TestWeight {
     packed_bytes = packed.size();
     weight = linear();
   }
-  LinearWeight linear() const { return LinearWeight::packed_at(view, InputForm::kBf16, data->data(), packed_bytes); }
+  LinearWeight linear() const { return LinearWeight::make(view, InputForm::kBf16, {.packed = data->data(), .packed_bytes = packed_bytes}); }
   // y of one row of x, [padded in].
   void plain(const std::uint16_t* x, float* y) {
     if (bits == nullptr) {
@@ -370,7 +370,7 @@ struct SpeedWeight {
       gpu().copy({data->data() + stride * static_cast<std::size_t>(c), data->data(), stride});
   }
   const std::byte* copy(int i) const { return data->data() + stride * static_cast<std::size_t>(i % copies); }
-  LinearWeight weight(int i) const { return LinearWeight::packed_at(view, InputForm::kBf16, copy(i), shape.bytes()); }
+  LinearWeight weight(int i) const { return LinearWeight::make(view, InputForm::kBf16, {.packed = copy(i), .packed_bytes = shape.bytes()}); }
   WeightView view;
   StripLinear shape;
   std::size_t stride = 0;

@@ -13,15 +13,16 @@
 
 namespace sluice {
 
-// The parts of a type. `inputs` is 0 for types that do not have this form (MXFP4 has not: its codes are not evenly
-// spaced).
+// The parts of a type: what the kernels of every device know of it, so that a type of a new form needs none of its own.
+// `inputs` is 0 for types that do not have this form (MXFP4 has not: its codes are not evenly spaced).
 struct BlockCodes {
   int inputs = 0;  // of a part: 32 or 16
   int bits = 0;    // of a code: 4 (codes from `lowest` on) or 8
   int lowest = 0;  // the lowest code, at most 0
   bool min = false;
   bool f16 = false;  // scale and min are f16 numbers
-  bool iq4 = false;  // codes are the sixteen of iq4_code(), which 4 bits number
+  // Not null: the 4 bits number sixteen codes, level(0) to level(15), which are -127 to 127 and not evenly spaced.
+  int (*level)(int number) = nullptr;
 
   friend bool operator==(const BlockCodes&, const BlockCodes&) = default;
 };

@@ -188,7 +188,8 @@ struct Q6_K {
 // d, nibbles that number codes. The form is that of IQ4_XS, whose kernels it shares.
 struct IQ4_NL {
   static constexpr DType kType = DType::kIQ4_NL;
-  static constexpr BlockCodes kForm{.inputs = 32, .bits = 4, .lowest = -127, .min = false, .f16 = false, .iq4 = true};
+  static constexpr BlockCodes kForm{
+      .inputs = 32, .bits = 4, .lowest = -127, .min = false, .f16 = false, .level = iq4_code};
   SLUICE_HD static void read(const Byte* block, std::size_t, CodedPart& out) {
     out.scale = load_f16(block);
     read_numbers(block + 2, out);

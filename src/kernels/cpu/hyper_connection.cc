@@ -77,7 +77,8 @@ class BlockSums {
     WeightView view = weight.view();
     view.in = view.block_inputs();
     const std::size_t bytes = weight.packed_bytes() / static_cast<std::size_t>(weight.in() / view.in);
-    return LinearWeight::packed_at(view, InputForm::kF32, weight.packed() + static_cast<std::size_t>(b) * bytes, bytes);
+    return LinearWeight::make(view, InputForm::kF32,
+                              {.packed = weight.packed() + static_cast<std::size_t>(b) * bytes, .packed_bytes = bytes});
   }
 
   int rows_ = 0, mixes_ = 0, blocks_ = 0;

@@ -26,11 +26,29 @@ constexpr unsigned set_of(T... members) {
   return (0U | ... | (1U << static_cast<unsigned>(members)));
 }
 
-// A product of some kinds of weights and forms of inputs, from some number of rows on.
+// Which weights: formats, without scales or with any but f32 ones apart, and formats with f32 scales.
+struct WeightSet {
+  unsigned formats = 0, f32_scaled = 0;
+
+  constexpr bool has(WeightFormat format, bool with_f32_scales) const {
+    return ((with_f32_scales ? f32_scaled : formats) >> static_cast<unsigned>(format) & 1U) != 0;
+  }
+};
+template <class... Format>
+constexpr WeightSet weights_of(Format... formats) {
+  return {.formats = set_of(formats...)};
+}
+template <class... Format>
+constexpr WeightSet f32_scaled(Format... formats) {
+  return {.f32_scaled = set_of(formats...)};
+}
+
+// A product of some weights and forms of inputs, from some number of rows on.
 struct LinearKernel {
   const char* name;
   void (*run)(const LinearJob& job, int rows, int begin, int end);
-  unsigned kinds, inputs;                                        // set_of(WeightKind...), set_of(InputForm...)
+  WeightSet weights;
+  unsigned inputs;                                               // set_of(InputForm...)
   int rows_from = 1, rows_to = std::numeric_limits<int>::max();  // rows_from 0: not at all
   CpuFeatures needs{};
   bool even_blocks = false;                            // takes only blocks of an even number of inputs
@@ -69,11 +87,11 @@ struct KernelList {
 #define SLUICE_KERNEL(entry, function, ...) \
   SLUICE_NAMED_KERNEL(SLUICE_KERNEL_NAME(function), entry, function, __VA_ARGS__)
 
-// The function of this target as a kernel of linears: the kinds of weights `of` and the inputs `with`, then what else
+// The function of this target as a kernel of linears: the weights `of` and the inputs `with`, then what else
 // LinearKernel has.
-#define SLUICE_LINEAR(function, of, with, ...)                                                                    \
-  ::sluice::LinearKernel {                                                                                        \
-    .name = SLUICE_KERNEL_NAME(function), .run = function, .kinds = of, .inputs = with __VA_OPT__(, ) __VA_ARGS__ \
+#define SLUICE_LINEAR(function, of, with, ...)                                                                      \
+  ::sluice::LinearKernel {                                                                                          \
+    .name = SLUICE_KERNEL_NAME(function), .run = function, .weights = of, .inputs = with __VA_OPT__(, ) __VA_ARGS__ \
   }
 
 // What this file offers for its target.

@@ -9,9 +9,6 @@
 namespace sluice {
 namespace {
 
-const char* name(WeightKind kind) {
-  return kind == WeightKind::kFp8F32Scales ? "fp8, f32 scales" : name(static_cast<WeightFormat>(kind));
-}
 constexpr const char* kInputNames[kInputForms] = {"f32", "bf16", "int8", "fp8", "tiles", "fp8 blocks"};
 
 std::string rows_text(int from, int to) {
@@ -58,30 +55,36 @@ std::vector<KernelRow> linear_rows(const LinearKernels::Cell& cell, const std::s
   return rows;
 }
 
+// Of a format, with f32 scales apart or without.
+void add_linear_rows(const LinearKernels& linear, const WeightFormatInfo& info, bool f32_scales,
+                     std::vector<KernelRow>& rows) {
+  std::vector<KernelRow> last;
+  std::size_t begin = 0;
+  for (const InputForm form :
+       {InputForm::kF32, InputForm::kBf16, InputForm::kFp8, InputForm::kInt8, InputForm::kTiles}) {
+    const auto& cell = linear.cell(info.format, f32_scales, form);
+    if (cell.front() == nullptr) continue;
+    std::vector<KernelRow> of_form = linear_rows(cell, std::string(info.name) + (f32_scales ? ", f32 scales" : ""));
+    if (of_form == last) {  // the same kernels as of the form before
+      for (std::size_t i = begin; i < rows.size(); ++i)
+        rows[i].inputs += std::string(" ") + kInputNames[static_cast<std::size_t>(form)];
+      continue;
+    }
+    last = of_form;
+    begin = rows.size();
+    for (KernelRow& row : of_form) {
+      row.inputs = kInputNames[static_cast<std::size_t>(form)];
+      rows.push_back(std::move(row));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<KernelRow> describe_kernels(const KernelTable& table) {
   std::vector<KernelRow> rows;
-  for (int kind = 0; kind < kWeightKinds; ++kind) {
-    std::vector<KernelRow> last;
-    std::size_t begin = 0;
-    for (const InputForm form :
-         {InputForm::kF32, InputForm::kBf16, InputForm::kFp8, InputForm::kInt8, InputForm::kTiles}) {
-      const auto& cell = table.linear.cell(static_cast<WeightKind>(kind), form);
-      if (cell.front() == nullptr) continue;
-      std::vector<KernelRow> of_form = linear_rows(cell, name(static_cast<WeightKind>(kind)));
-      if (of_form == last) {  // the same kernels as of the form before
-        for (std::size_t i = begin; i < rows.size(); ++i)
-          rows[i].inputs += std::string(" ") + kInputNames[static_cast<std::size_t>(form)];
-        continue;
-      }
-      last = of_form;
-      begin = rows.size();
-      for (KernelRow& row : of_form) {
-        row.inputs = kInputNames[static_cast<std::size_t>(form)];
-        rows.push_back(std::move(row));
-      }
-    }
+  for (const bool f32_scales : {false, true}) {
+    for (const WeightFormatInfo& info : weight_formats()) add_linear_rows(table.linear, info, f32_scales, rows);
   }
   for (const Kernel* kernel : table.chosen) rows.push_back({.entry = kernel->entry, .kernel = kernel->name});
   return rows;

@@ -89,10 +89,13 @@ void add_to(LinearKernels::Cell& cell, const LinearKernel& kernel) {
 void add_linears(LinearKernels& linear, CpuFeatures features, std::span<const LinearKernel> kernels) {
   for (const LinearKernel& kernel : kernels) {
     if (kernel.rows_from == 0 || !features.has_all(kernel.needs)) continue;
-    for (int kind = 0; kind < kWeightKinds; ++kind) {
-      for (int form = 0; form < kInputForms; ++form) {
-        if ((kernel.kinds >> kind & 1U) == 0 || (kernel.inputs >> form & 1U) == 0) continue;
-        add_to(linear.cell(static_cast<WeightKind>(kind), static_cast<InputForm>(form)), kernel);
+    for (const WeightFormatInfo& info : weight_formats()) {
+      for (const bool f32_scales : {false, true}) {
+        if (!kernel.weights.has(info.format, f32_scales) || (f32_scales && !info.f32_scales)) continue;
+        for (int form = 0; form < kInputForms; ++form) {
+          if ((kernel.inputs >> form & 1U) == 0) continue;
+          add_to(linear.cell(info.format, f32_scales, static_cast<InputForm>(form)), kernel);
+        }
       }
     }
   }
@@ -159,20 +162,15 @@ std::vector<AbsentKernels> absent_kernels() {
   return absent;
 }
 
-WeightKind weight_kind(const WeightView& view) {
-  const bool f32_scales = weight_format(view.format).f32_scales && view.scale_format == ScaleFormat::kF32;
-  return f32_scales ? WeightKind::kFp8F32Scales : static_cast<WeightKind>(view.format);
-}
-
 const LinearKernel& LinearKernels::kernel(const WeightView& view, InputForm inputs, int rows) const {
   const int block = view.block_inputs();
   const bool small = std::int64_t{1} * view.out * view.in <= kSmallWeight;
-  for (const LinearKernel* kernel : cell(weight_kind(view), inputs)) {
+  for (const LinearKernel* kernel : cell(view, inputs)) {
     SLUICE_CHECK(kernel != nullptr, "a weight that multiplies inputs that its format cannot");
     if (kernel->takes(rows, block) && !(small && asks_ahead(*kernel))) return *kernel;
   }
   SLUICE_CHECK(false, "the last kernel of a cell takes all");
-  return *cell(weight_kind(view), inputs).front();
+  return *cell(view, inputs).front();
 }
 
 bool LinearKernels::wants_tiles(const LinearWeight& weight, int rows) const {

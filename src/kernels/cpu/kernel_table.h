@@ -34,16 +34,10 @@ using RowsKernel = void (*)(const Args& args, int begin, int end);
 struct Kernel;  // cpu/kernel_list.h
 struct LinearKernel;
 
-// The rows of the table of linears, weights that have kernels of their own: the formats, in their order, and FP8 with
-// f32 scales.
-enum class WeightKind { kF32, kBf16, kFp8, kMxfp4, kCodes, kTransposedCodes, kFp8F32Scales };
-inline constexpr int kWeightKinds = 7;
-WeightKind weight_kind(const WeightView& view);
-
 class LinearKernels {
  public:
-  // Those that may run for a kind of weight and form of inputs: of these the first that takes the rows, the weight's
-  // blocks and its size. Null after the last, which takes all.
+  // Those that may run for a format of weights, with f32 scales apart or without, and a form of inputs: of these the
+  // first that takes the rows, the weight's blocks and its size. Null after the last, which takes all.
   using Cell = std::array<const LinearKernel*, 6>;
 
   // Outputs [begin, end), cut like pack()'s, of y[0..rows). x is in the form that the weight multiplies.
@@ -54,17 +48,20 @@ class LinearKernels {
   // A piece of one row should begin and end at multiples of so many outputs: where kernels take any group, of two,
   // which are a pair of cache lines.
   int row_unit(const LinearWeight& weight) const;
-  Cell& cell(WeightKind kind, InputForm inputs) {
-    return cells_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(inputs)];
+  Cell& cell(WeightFormat format, bool f32_scales, InputForm inputs) {
+    return cells_[f32_scales ? 1 : 0][static_cast<std::size_t>(format)][static_cast<std::size_t>(inputs)];
   }
-  const Cell& cell(WeightKind kind, InputForm inputs) const {
-    return cells_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(inputs)];
+  const Cell& cell(WeightFormat format, bool f32_scales, InputForm inputs) const {
+    return cells_[f32_scales ? 1 : 0][static_cast<std::size_t>(format)][static_cast<std::size_t>(inputs)];
+  }
+  const Cell& cell(const WeightView& view, InputForm inputs) const {
+    return cell(view.format, view.scale_format == ScaleFormat::kF32, inputs);
   }
 
   LinearPacking packing{};
 
  private:
-  std::array<std::array<Cell, kInputForms>, kWeightKinds> cells_{};
+  std::array<std::array<std::array<Cell, kInputForms>, kWeightFormats>, 2> cells_{};
 };
 
 struct KernelTable {

@@ -6,8 +6,8 @@
 //   f32, bf16, fp8   as stored; transposed codes are f32 values
 //   mxfp4            eight to a word: nibble i the magnitude of value i, bit 8i + 7 the sign of value i, bit 8i + 3
 //                    that of value 4 + i
-//   codes4           two to a byte, the first in the low half; codes less the least one
-//   codes8           a byte each, signed; also those of IQ4, and of parts of 16
+//   int4             two to a byte, the first in the low half; codes less the least one
+//   int8             a byte each, signed; also 4 bits that number codes, and those of parts of 16
 // Behind the rows lie the scales, [row][block], a row in whole words: e8m0 bytes, f32, or those of integer codes, each
 // with its minimum behind it where the type has minima, f16 or f32 (base/formats/block_codes.h); nothing without
 // scales. The scale of fp8 weights of which one is NaN is NaN, and without scales it is 1.
@@ -19,9 +19,6 @@
 
 namespace sluice {
 
-enum class CudaWeightKind { kF32, kBf16, kFp8, kMxfp4, kCodes4, kCodes8 };
-enum class CudaScaleKind { kNone, kE8m0, kF32, kF32Min, kF16, kF16Min };
-
 // Plain values, arguments of kernels. `data` is null until the place of the packed bytes is known.
 struct CudaLinear {
   explicit CudaLinear(const WeightView& view);
@@ -31,10 +28,11 @@ struct CudaLinear {
 
   const std::byte* data = nullptr;
   std::size_t row_bytes = 0, scales_at = 0, scale_row_bytes = 0;
-  CudaWeightKind kind = CudaWeightKind::kF32;
-  CudaScaleKind scale_kind = CudaScaleKind::kNone;
+  Coding coding = Coding::kF32;  // as packed: of the weight's trait, or what that becomes
+  ScaleFormat scales = ScaleFormat::kNone;
+  bool min = false;  // a minimum behind each scale
   int out = 0, in = 0, block = 0, blocks = 0, chunks = 0;
-  int lowest = 0;  // of codes4: what a nibble of 0 stands for
+  int lowest = 0;  // of kInt4: what a nibble of 0 stands for
 };
 
 // Packing, on the host.

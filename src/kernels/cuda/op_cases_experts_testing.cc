@@ -15,10 +15,10 @@ struct CaseExpert {
 
 ExpertWeights over(const CaseExpert& expert, bool packed) {
   const auto weight = [&](const CaseWeight& w) {
-    return packed
-               ? LinearWeight::packed_at(w.packed.view(), w.packed.input_form(), w.packed.packed(),
-                                         w.packed.packed_bytes())
-               : LinearWeight::in_place(linear_packing(scalar_kernels()), w.reference.view(), w.reference.input_form());
+    return packed ? LinearWeight::make(w.packed.view(), w.packed.input_form(),
+                                       {.packed = w.packed.packed(), .packed_bytes = w.packed.packed_bytes()})
+                  : LinearWeight::make(w.reference.view(), w.reference.input_form(),
+                                       {.packing = &linear_packing(scalar_kernels()), .when_used = true});
   };
   return {weight(*expert.gate), weight(*expert.up), weight(*expert.down)};
 }

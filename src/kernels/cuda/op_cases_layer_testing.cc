@@ -61,9 +61,10 @@ OpCase hc_mix_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
     // LinearWeights do not copy; these point at the bytes of those.
     const auto over = [&](const CaseWeight& weight) {
       return packed
-                 ? LinearWeight::packed_at(weight.packed.view(), InputForm::kF32, weight.packed.packed(),
-                                           weight.packed.packed_bytes())
-                 : LinearWeight::in_place(linear_packing(scalar_kernels()), weight.reference.view(), InputForm::kF32);
+                 ? LinearWeight::make(weight.packed.view(), InputForm::kF32,
+                                      {.packed = weight.packed.packed(), .packed_bytes = weight.packed.packed_bytes()})
+                 : LinearWeight::make(weight.reference.view(), InputForm::kF32,
+                                      {.packing = &linear_packing(scalar_kernels()), .when_used = true});
     };
     HyperConnectionWeights weights{{over(*a), b != nullptr ? over(*b) : LinearWeight()}, base.data(), scale.data()};
     HcMixArgs with_weights = args;

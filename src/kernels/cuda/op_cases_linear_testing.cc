@@ -202,11 +202,12 @@ CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightForm& 
   WeightView view = random_values.view();
   if (transposed && spec.format == WeightFormat::kCodes) view = transposed_codes(view);
   CaseWeight& weight = memory.keep<CaseWeight>();
-  weight.reference = LinearWeight::in_place(linear_packing(scalar_kernels()), view, wanted);
+  weight.reference =
+      LinearWeight::make(view, wanted, {.packing = &linear_packing(scalar_kernels()), .when_used = true});
   const LinearPacking& packing = cuda_linear_packing();
   const auto packed = memory.poisoned<std::byte>(packing.packed_bytes(view));
   pack_linear_weight(nullptr, packing, view, packed.data());
-  weight.packed = LinearWeight::packed_at(view, wanted, packed.data(), packed.size());
+  weight.packed = LinearWeight::make(view, wanted, {.packed = packed.data(), .packed_bytes = packed.size()});
   return weight;
 }
 

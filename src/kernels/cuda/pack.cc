@@ -13,43 +13,23 @@ namespace {
 
 constexpr int kChunkBytes = 16;
 
-// What a format becomes; codes of 8 bits, those of IQ4 and 16 of 4 bits, which would fill half a piece, become kCodes8.
-constexpr struct {
-  WeightFormat format;
-  CudaWeightKind kind;
-} kKinds[] = {
-    {WeightFormat::kF32, CudaWeightKind::kF32},      {WeightFormat::kBf16, CudaWeightKind::kBf16},
-    {WeightFormat::kFp8, CudaWeightKind::kFp8},      {WeightFormat::kMxfp4, CudaWeightKind::kMxfp4},
-    {WeightFormat::kCodes, CudaWeightKind::kCodes4}, {WeightFormat::kTransposedCodes, CudaWeightKind::kF32},
-};
-
-CudaWeightKind kind_of(const WeightView& view) {
-  const auto* found = std::ranges::find(kKinds, view.format, &std::remove_extent_t<decltype(kKinds)>::format);
-  SLUICE_CHECK(found != std::end(kKinds), "CUDA's kernels take every format");
-  if (view.format != WeightFormat::kCodes) return found->kind;
-  const BlockCodes form = block_codes(view.codes);
-  return form.bits == 8 || form.iq4 || form.inputs < 32 ? CudaWeightKind::kCodes8 : found->kind;
+// What a trait becomes. Numbers of codes become the codes; so do 16 codes of 4 bits, which would fill half a piece.
+// Transposed codes become f32 values. FP8 without scales has scales of 1.
+WeightTrait packed_trait(const WeightView& view) {
+  if (view.format == WeightFormat::kTransposedCodes) return {.coding = Coding::kF32, .group = 128};
+  WeightTrait trait = weight_trait(view);
+  if (trait.coding == Coding::kInt4 && (trait.level != nullptr || trait.group < 32)) trait.coding = Coding::kInt8;
+  if (trait.coding == Coding::kE4m3 && trait.scales == ScaleFormat::kNone) trait.scales = ScaleFormat::kE8m0;
+  return trait;
 }
 
-// By CudaWeightKind: the inputs in 16 bytes. By CudaScaleKind: the bytes of a scale with its minimum.
+// By Coding: the inputs in 16 bytes.
 constexpr int kChunkInputs[] = {4, 8, 16, 32, 32, 16};
-constexpr int kScaleBytes[] = {0, 1, 4, 8, 2, 4};
-int inputs_of_chunk(CudaWeightKind kind) {
-  return kChunkInputs[static_cast<std::size_t>(kind)];
+int inputs_of_chunk(Coding coding) {
+  return kChunkInputs[static_cast<std::size_t>(coding)];
 }
-int bytes_of(CudaScaleKind kind) {
-  return kScaleBytes[static_cast<std::size_t>(kind)];
-}
-
-CudaScaleKind scale_kind_of(const WeightView& view) {
-  if (view.format == WeightFormat::kCodes) {
-    const BlockCodes form = block_codes(view.codes);
-    if (form.f16) return form.min ? CudaScaleKind::kF16Min : CudaScaleKind::kF16;
-    return form.min ? CudaScaleKind::kF32Min : CudaScaleKind::kF32;
-  }
-  if (view.format == WeightFormat::kFp8 && view.scale_format == ScaleFormat::kNone) return CudaScaleKind::kE8m0;
-  if (view.transposed() || view.scale_format == ScaleFormat::kNone) return CudaScaleKind::kNone;
-  return view.scale_format == ScaleFormat::kE8m0 ? CudaScaleKind::kE8m0 : CudaScaleKind::kF32;
+int scale_bytes_of(const CudaLinear& packed) {
+  return scale_bytes(packed.scales) * (packed.min ? 2 : 1);
 }
 
 // Inputs [0, count) of a block as stored, `bytes` of them in all, to a row's place for it.
@@ -67,16 +47,15 @@ void pack_codes_row(const WeightView& view, const CudaLinear& to, int n, std::by
     read_part(view.codes, from, static_cast<std::size_t>(b), part);
     std::byte values[32] = {};
     for (int i = 0; i < to.block; ++i) {
-      if (to.kind == CudaWeightKind::kCodes4) {
+      if (to.coding == Coding::kInt4) {
         values[i / 2] |= static_cast<std::byte>((part.codes[i] - to.lowest) << (i % 2 * 4));
       } else {
         values[i] = static_cast<std::byte>(part.codes[i]);
       }
     }
-    put_block(to, values, static_cast<std::size_t>(to.kind == CudaWeightKind::kCodes4 ? to.block / 2 : to.block), b,
-              row);
+    put_block(to, values, static_cast<std::size_t>(to.coding == Coding::kInt4 ? to.block / 2 : to.block), b, row);
     const auto put_scale = [&](float value) {
-      if (to.scale_kind == CudaScaleKind::kF16 || to.scale_kind == CudaScaleKind::kF16Min) {
+      if (to.scales == ScaleFormat::kF16) {
         const f16 half = to_f16(value);
         std::memcpy(scales, &half, sizeof half);
         scales += sizeof half;
@@ -86,7 +65,7 @@ void pack_codes_row(const WeightView& view, const CudaLinear& to, int n, std::by
       }
     };
     put_scale(part.scale);
-    if (block_codes(view.codes).min) put_scale(part.min);
+    if (to.min) put_scale(part.min);
   }
 }
 
@@ -108,14 +87,14 @@ bool has_nan(const std::byte* codes, int count) {
 
 // The scale of block `b` of row `n` to `to`; NaN where a weight of the block is.
 void pack_scale(const WeightView& view, const CudaLinear& packed, int n, int b, bool nan, std::byte* to) {
-  if (packed.scale_kind == CudaScaleKind::kE8m0 && (nan || view.scale_format == ScaleFormat::kNone)) {
+  if (packed.scales == ScaleFormat::kE8m0 && (nan || view.scale_format == ScaleFormat::kNone)) {
     *to = nan ? std::byte{0xFF} : std::byte{127};
     return;
   }
   const auto index =
       static_cast<std::size_t>((view.first_row + n) / view.block_out) * static_cast<std::size_t>(view.scale_columns) +
       static_cast<std::size_t>(b);
-  const auto bytes = static_cast<std::size_t>(bytes_of(packed.scale_kind));
+  const auto bytes = static_cast<std::size_t>(scale_bytes_of(packed));
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(to, nan ? reinterpret_cast<const std::byte*>(&kNan) : view.scales + index * bytes, bytes);
 }
@@ -131,7 +110,7 @@ void pack_row(const WeightView& view, const CudaLinear& to, int n, std::byte* ro
         std::byte* chunk = row + (static_cast<std::size_t>(i / 4 * to.blocks + b)) * kChunkBytes;
         std::memcpy(chunk + i % 4 * 4, &value, sizeof value);
       }
-    } else if (view.format == WeightFormat::kMxfp4) {
+    } else if (to.coding == Coding::kE2m1) {
       const auto bytes = static_cast<std::size_t>((count + 1) / 2);
       std::memcpy(nibbles, from + first / 2, bytes);
       if (count % 2 != 0) nibbles[bytes - 1] &= std::byte{0x0F};  // a row may end in the middle of a byte
@@ -144,12 +123,12 @@ void pack_row(const WeightView& view, const CudaLinear& to, int n, std::byte* ro
       }
       put_block(to, nibbles, sizeof nibbles, b, row);
     } else {
-      const auto width = static_cast<std::size_t>(kChunkBytes / inputs_of_chunk(to.kind));
+      const auto width = static_cast<std::size_t>(kChunkBytes / inputs_of_chunk(to.coding));
       put_block(to, from + static_cast<std::size_t>(first) * width, static_cast<std::size_t>(count) * width, b, row);
     }
-    if (to.scale_kind == CudaScaleKind::kNone) continue;
-    const bool nan = view.format == WeightFormat::kFp8 && has_nan(from + first, count);
-    pack_scale(view, to, n, b, nan, scales + b * bytes_of(to.scale_kind));
+    if (to.scales == ScaleFormat::kNone) continue;
+    const bool nan = to.coding == Coding::kE4m3 && has_nan(from + first, count);
+    pack_scale(view, to, n, b, nan, scales + b * scale_bytes_of(to));
   }
 }
 
@@ -176,18 +155,20 @@ void pack(const WeightView& view, int begin, int end, std::byte* packed) {
 }  // namespace
 
 CudaLinear::CudaLinear(const WeightView& view) {
-  kind = kind_of(view);
-  scale_kind = scale_kind_of(view);
+  const WeightTrait trait = packed_trait(view);
+  coding = trait.coding;
+  scales = trait.scales;
+  min = trait.min;
   out = view.out;
   in = view.in;
-  block = view.format == WeightFormat::kTransposedCodes ? 128 : view.block_inputs();
-  SLUICE_CHECK(view.format != WeightFormat::kMxfp4 || block == 32, "MXFP4 has one scale for 32 inputs");
+  block = trait.group;
+  SLUICE_CHECK(coding != Coding::kE2m1 || block == 32, "MXFP4 has one scale for 32 inputs");
   blocks = (in + block - 1) / block;
-  chunks = (block + inputs_of_chunk(kind) - 1) / inputs_of_chunk(kind);
-  if (view.format == WeightFormat::kCodes) lowest = block_codes(view.codes).lowest;
+  chunks = (block + inputs_of_chunk(coding) - 1) / inputs_of_chunk(coding);
+  lowest = trait.lowest;
   row_bytes = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(chunks) * kChunkBytes;
   scales_at = row_bytes * static_cast<std::size_t>(out);
-  scale_row_bytes = (static_cast<std::size_t>(blocks) * static_cast<std::size_t>(bytes_of(scale_kind)) + 3) / 4 * 4;
+  scale_row_bytes = (static_cast<std::size_t>(blocks) * static_cast<std::size_t>(scale_bytes_of(*this)) + 3) / 4 * 4;
 }
 
 const LinearPacking& cuda_linear_packing() {

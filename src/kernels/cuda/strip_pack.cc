@@ -13,10 +13,10 @@ namespace {
 
 constexpr int kWarpLanes = 32;
 
-StripKind strip_kind_of(const WeightView& view) {
-  if (view.format == WeightFormat::kBf16) return StripKind::kBf16;
-  if (view.format == WeightFormat::kMxfp4) return StripKind::kMxfp4;
-  return view.scale_format == ScaleFormat::kF32 ? StripKind::kFp8Scaled : StripKind::kFp8;
+StripKind strip_kind_of(const WeightTrait& trait) {
+  if (trait.coding == Coding::kBf16) return StripKind::kBf16;
+  if (trait.coding == Coding::kE2m1) return StripKind::kMxfp4;
+  return trait.scales == ScaleFormat::kF32 ? StripKind::kFp8Scaled : StripKind::kFp8;
 }
 
 // Packs one strip. Rows and inputs that the weight has not are zeros.
@@ -211,18 +211,20 @@ void pack_strips(const WeightView& view, int begin, int end, std::byte* packed) 
 }  // namespace
 
 bool StripLinear::takes(const WeightView& view) {
-  switch (view.format) {
-    case WeightFormat::kBf16:
-    case WeightFormat::kMxfp4:
+  const WeightTrait trait = weight_trait(view);
+  switch (trait.coding) {
+    case Coding::kBf16:
       return true;
-    case WeightFormat::kFp8:
-      return view.block_inputs() % kCellInputs == 0;
+    case Coding::kE2m1:
+      return trait.scales == ScaleFormat::kE8m0 && trait.group == 32;
+    case Coding::kE4m3:
+      return trait.group % kCellInputs == 0;
     default:
       return false;
   }
 }
 
-StripLinear::StripLinear(const WeightView& view) : kind(strip_kind_of(view)), out(view.out), in(view.in) {
+StripLinear::StripLinear(const WeightView& view) : kind(strip_kind_of(weight_trait(view))), out(view.out), in(view.in) {
   SLUICE_CHECK(takes(view), "a format that has strips");
   strips = (out + kStripOutputs - 1) / kStripOutputs;
   cells = (in + kCellInputs - 1) / kCellInputs;

@@ -58,7 +58,7 @@ TEST_F(EmulatedDeviceTest, AnOpKeepsTheArgumentsThatItWasCalledWith) {
   const std::vector<float> x = random.floats(64), w = random.floats(64 * 48);
   WeightView view;
   view.out = 48, view.in = 64, view.data = reinterpret_cast<const std::byte*>(w.data());
-  const LinearWeight weight = LinearWeight::pack(exec_, view, InputForm::kF32);
+  const LinearWeight weight = LinearWeight::make(view, InputForm::kF32, packs_for(exec_));
   const DeviceMemory input = floats(64), output = floats(48);
   upload(x, input);
   {

@@ -147,9 +147,11 @@ TEST(KernelTable, EveryTableIsComplete) {
       const KernelTable& table = kernels_with(machine.without(static_cast<CpuFeature>(i)));
       if (entries == 0) entries = table.chosen.size();
       EXPECT_EQ(table.chosen.size(), entries) << table.features.text();
-      for (const WeightKind kind : {WeightKind::kF32, WeightKind::kBf16, WeightKind::kFp8, WeightKind::kFp8F32Scales,
-                                    WeightKind::kMxfp4, WeightKind::kCodes, WeightKind::kTransposedCodes}) {
-        const auto& cell = table.linear.cell(kind, InputForm::kF32);
+      for (int i = 0; i < 2 * kWeightFormats; ++i) {
+        const WeightFormatInfo& info = weight_formats()[static_cast<std::size_t>(i / 2)];
+        const bool f32_scales = i % 2 == 1;
+        if (f32_scales && !info.f32_scales) continue;
+        const auto& cell = table.linear.cell(info.format, f32_scales, InputForm::kF32);
         const auto last = std::ranges::find(cell, nullptr) - 1;
         ASSERT_GE(last, cell.begin()) << table.features.text();
         for (const int block : {1, 32, 33, 128, 4096}) {

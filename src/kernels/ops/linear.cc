@@ -13,59 +13,11 @@
 
 namespace sluice {
 
-LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, InputForm wanted) {
-  return pack(exec.pool, linear_packing(*exec.kernels), view, wanted);
+LinearBytes packs_for(const Exec& exec, AlignedBytes of_view) {
+  return {.packing = &linear_packing(*exec.kernels), .pool = exec.pool, .of_view = std::move(of_view)};
 }
 
-LinearWeight LinearWeight::pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted) {
-  LinearWeight weight = pack(exec, view, wanted);
-  if (weight.packed_bytes() == 0) {
-    weight.kept_ = std::move(bytes);
-  } else {
-    weight.view_.data = nullptr;
-  }
-  return weight;
-}
-
-LinearWeight LinearWeight::pack(ThreadPool* pool, const LinearPacking& packing, const WeightView& view,
-                                InputForm wanted) {
-  LinearWeight weight = over(view, wanted);
-  const LinearPacking& of_weight = packing.of(view, wanted);
-  weight.packed_ = AlignedBytes(of_weight.packed_bytes(view));
-  weight.packed_at_ = weight.packed_.data();
-  weight.packed_bytes_ = weight.packed_.size();
-  if (weight.packed_bytes_ > 0) pack_linear_weight(pool, of_weight, view, weight.packed_.data());
-  return weight;
-}
-
-LinearWeight LinearWeight::packed_at(const WeightView& view, InputForm wanted, const std::byte* packed,
-                                     std::size_t packed_bytes) {
-  LinearWeight weight = over(view, wanted);
-  weight.view_.data = nullptr;
-  weight.packed_at_ = packed;
-  weight.packed_bytes_ = packed_bytes;
-  return weight;
-}
-
-LinearWeight LinearWeight::in_place(const LinearPacking& packing, const WeightView& view, InputForm wanted) {
-  LinearWeight weight = over(view, wanted);
-  weight.packed_when_used_ = packing.of(view, wanted).packed_bytes(view) > 0;
-  return weight;
-}
-
-void LinearWeight::place_packed(const std::byte* packed) {
-  packed_at_ = packed;
-  packed_ = {};
-  placed_ = true;
-}
-
-void LinearWeight::place_view(const WeightView& view) {
-  view_ = view;
-  kept_ = {};
-  placed_ = true;
-}
-
-LinearWeight LinearWeight::over(const WeightView& view, InputForm wanted) {
+LinearWeight LinearWeight::make(const WeightView& view, InputForm wanted, LinearBytes from) {
   const WeightFormatInfo& info = weight_format(view.format);
   SLUICE_CHECK(info.scale_block == 0 || (view.scale_format == ScaleFormat::kE8m0 && view.block_in == info.scale_block),
                "weights with blocks of their own have one e8m0 scale for each");
@@ -76,15 +28,29 @@ LinearWeight LinearWeight::over(const WeightView& view, InputForm wanted) {
   LinearWeight weight;
   weight.view_ = view;
   weight.input_form_ = sluice::input_form(wanted, view.format);
+  const LinearPacking* packing = from.packing != nullptr ? &from.packing->of(view, wanted) : nullptr;
+  const std::size_t bytes = packing != nullptr ? packing->packed_bytes(view) : from.packed_bytes;
+  weight.packed_when_used_ = from.when_used && bytes > 0;
+  if (bytes == 0 || from.when_used) {
+    weight.kept_ = std::move(from.of_view);
+    return weight;
+  }
+  weight.packed_bytes_ = bytes;
+  if (packing != nullptr) {
+    weight.packed_ = AlignedBytes(bytes);
+    pack_linear_weight(from.pool, *packing, view, weight.packed_.data());
+  }
+  weight.packed_at_ = packing != nullptr ? weight.packed_.data() : from.packed;
+  if (packing == nullptr || from.of_view.size() > 0) weight.view_.data = nullptr;  // may be gone
   return weight;
 }
 
-LinearWeight LinearWeight::pack_transposed(const Exec& exec, const WeightView& view, InputForm wanted) {
-  WeightView transpose = transposed_shape(view);
-  AlignedBytes bytes(static_cast<std::size_t>(transpose.out) * transpose.row_bytes());
-  write_transpose(exec.pool, view, bytes.data());
-  transpose.data = bytes.data();
-  return pack(exec, transpose, std::move(bytes), wanted);
+void LinearWeight::place(const WeightView& view, const std::byte* packed) {
+  view_ = view;
+  packed_at_ = packed;
+  packed_ = {};
+  kept_ = {};
+  placed_ = true;
 }
 
 void pack_linear_weight(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, std::byte* to) {

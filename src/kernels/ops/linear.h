@@ -52,7 +52,20 @@ namespace sluice {
 
 struct LinearPacking;
 
-// A weight ready for one kernel table: the view, and the copy that its kernels want. Immutable after pack().
+// Where the copy of a weight comes from that its kernels want. Nothing: there is none.
+struct LinearBytes {
+  const LinearPacking* packing = nullptr;  // makes it
+  ThreadPool* pool = nullptr;              // with these threads; null: the calling one
+  bool when_used = false;                  // leaves that to the kernels, a part at a time when they need it
+  AlignedBytes of_view = {};               // what the view is of; kept if the kernels read it where it lies
+  // Made before by pack_linear_weight(), and outlives the weight. The bytes in the checkpoint need not.
+  const std::byte* packed = nullptr;
+  std::size_t packed_bytes = 0;
+};
+// Packs for exec.kernels, nothing for the scalar ones.
+LinearBytes packs_for(const Exec& exec, AlignedBytes of_view = {});
+
+// A weight ready for one kernel table: the view, and the copy that its kernels want. Immutable after make().
 class LinearWeight {
  public:
   LinearWeight() = default;
@@ -66,31 +79,16 @@ class LinearWeight {
   // Whether its kernels want it packed and it is not: then they pack the parts that they need when they need them.
   bool packed_when_used() const { return packed_when_used_; }
 
-  // Packs for exec.kernels (nothing for the scalar ones). The weight multiplies input_form(wanted, view.format).
-  // `view`'s bytes must outlive the result when it is not packed.
-  static LinearWeight pack(const Exec& exec, const WeightView& view, InputForm wanted);
-  // The transpose of `view`, [in, out], as a copy (write_transpose()). `view` is not needed afterwards.
-  static LinearWeight pack_transposed(const Exec& exec, const WeightView& view, InputForm wanted);
-  // pack() of a view of `bytes`, which the weight keeps if its kernels read it where it lies.
-  static LinearWeight pack(const Exec& exec, const WeightView& view, AlignedBytes bytes, InputForm wanted);
-  // pack() in one form; `pool` may be null.
-  static LinearWeight pack(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, InputForm wanted);
-  // Uses the packed_bytes bytes that pack_linear_weight() made of `view`, which must outlive the weight; the bytes in
-  // the checkpoint need not.
-  static LinearWeight packed_at(const WeightView& view, InputForm wanted, const std::byte* packed,
-                                std::size_t packed_bytes);
-  // Not packed: its kernels work on `view`, whose bytes must outlive the weight, as it is or packing a piece at a time.
-  static LinearWeight in_place(const LinearPacking& packing, const WeightView& view, InputForm wanted);
+  // Of `view`, whose bytes must outlive the weight where it is not packed. It multiplies input_form(wanted,
+  // view.format).
+  static LinearWeight make(const WeightView& view, InputForm wanted, LinearBytes from);
 
-  // Its bytes have moved to the memory of a device, which must outlive it; the host's copies are freed. place_view() is
+  // Its bytes have moved to the memory of a device, which must outlive it; the host's copies are freed. `packed`: null
   // for a weight that is not packed.
-  void place_packed(const std::byte* packed);
-  void place_view(const WeightView& view);
+  void place(const WeightView& view, const std::byte* packed);
   bool is_placed() const { return placed_; }
 
  private:
-  static LinearWeight over(const WeightView& view, InputForm wanted);
-
   WeightView view_;
   InputForm input_form_ = InputForm::kF32;
   const std::byte* packed_at_ = nullptr;

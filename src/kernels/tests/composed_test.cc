@@ -31,7 +31,7 @@ class Weights {
         std::copy(values.begin(), values.end(), bytes.as<float>());
       }
       view.data = bytes.data();
-      weights.push_back(LinearWeight::pack(exec, view, std::move(bytes), inputs));
+      weights.push_back(LinearWeight::make(view, inputs, packs_for(exec, std::move(bytes))));
     }
   }
   std::vector<LinearWeight> weights;

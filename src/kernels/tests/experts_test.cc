@@ -29,9 +29,9 @@ struct Layer {
   std::vector<ExpertWeights> pack(const Exec& exec, InputForm form) const {
     std::vector<ExpertWeights> packed;
     for (std::size_t i = 0; i < owners.size(); i += 3) {
-      packed.push_back({LinearWeight::pack(exec, owners[i].view(), form),
-                        LinearWeight::pack(exec, owners[i + 1].view(), form),
-                        LinearWeight::pack(exec, owners[i + 2].view(), form)});
+      packed.push_back({LinearWeight::make(owners[i].view(), form, packs_for(exec)),
+                        LinearWeight::make(owners[i + 1].view(), form, packs_for(exec)),
+                        LinearWeight::make(owners[i + 2].view(), form, packs_for(exec))});
     }
     return packed;
   }

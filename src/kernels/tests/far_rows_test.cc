@@ -107,7 +107,7 @@ TEST(FarRows, LinearWithFarInputsAndOutputs) {
     for (const KernelTable& table : linear_tables()) {
       SCOPED_TRACE(describe(spec) + " " + table.isa);
       const Exec exec{&pool, &table};
-      const LinearWeight weight = LinearWeight::pack(exec, random_weight.view(), InputForm::kInt8);
+      const LinearWeight weight = LinearWeight::make(random_weight.view(), InputForm::kInt8, packs_for(exec));
       std::vector<float> near(std::size_t{kAll} * kOut), far;
       const LinearJob front{&weight, x.data(), kIn, near.data(), kOut};
       linear(exec, kAll, {&front, 1});

@@ -19,9 +19,9 @@ struct Site {
     view.data = reinterpret_cast<const std::byte*>(fn.data());
     const int first = std::min(view.out, 16);
     HyperConnectionWeights weights{{}, base.data(), scale.data()};
-    weights.fn[0] = LinearWeight::pack(exec, slice_rows(view, 0, first), InputForm::kF32);
+    weights.fn[0] = LinearWeight::make(slice_rows(view, 0, first), InputForm::kF32, packs_for(exec));
     if (first < view.out) {
-      weights.fn[1] = LinearWeight::pack(exec, slice_rows(view, first, view.out - first), InputForm::kF32);
+      weights.fn[1] = LinearWeight::make(slice_rows(view, first, view.out - first), InputForm::kF32, packs_for(exec));
     }
     return weights;
   }

@@ -25,7 +25,7 @@ TEST(LinearJobs, PreparedInputsGiveTheBitsOfTheOthers) {
     for (const WeightForm& spec : weight_forms()) {
       const RandomWeight values(random, spec, kOut, kIn);
       const InputForm form = kPreparedForms[random() % kPreparedForms.size()];
-      const auto weight = LinearWeight::pack(exec, values.view(), form);
+      const auto weight = LinearWeight::make(values.view(), form, packs_for(exec));
       if (weight.input_form() == InputForm::kF32) continue;
       const int in = weight.in(), width = input_floats(weight.input_form(), in);
       for (const int rows : {1, 3, 40}) {
@@ -59,7 +59,7 @@ TEST(LinearJobs, OtherRowsOfTheSameInputsAreOthers) {
     const Exec exec{&pool, &table};
     for (const InputForm form : kPreparedForms) {
       const RandomWeight values(random, {.format = WeightFormat::kBf16}, kOut, 96);
-      const auto weight = LinearWeight::pack(exec, values.view(), form);
+      const auto weight = LinearWeight::make(values.view(), form, packs_for(exec));
       for (const int rows : {1, 2, 20}) {
         const std::vector<float> x = random_inputs(random, static_cast<std::size_t>(2 * rows * 96));
         std::vector<std::int32_t> some(static_cast<std::size_t>(rows)), others = some;

@@ -28,7 +28,7 @@ TEST(LinearRange, GroupsOfATileGiveTheBitsOfTheWhole) {
         // Some large enough for kernels that ask for weights ahead.
         const int out = 1 + static_cast<int>(random() % 700);
         const RandomWeight values(random, spec, out, 1 + static_cast<int>(random() % 700));
-        const auto weight = LinearWeight::pack(Exec{&pool, &table}, values.view(), wanted);
+        const auto weight = LinearWeight::make(values.view(), wanted, packs_for(Exec{&pool, &table}));
         const int in = weight.in();
         const bool by_group = table.linear.row_unit(weight) < table.linear.packing.out_tile;
         const int unit = by_group ? 16 : table.linear.packing.out_tile;

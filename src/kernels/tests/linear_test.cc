@@ -209,7 +209,7 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
         if (input_form(form, spec.format) != form && shape.in != 131) continue;  // stands for another one
         const auto want = expected(weight.view(), x, most, form);
         for (const KernelTable& table : linear_tables()) {
-          const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), form);
+          const auto packed = LinearWeight::make(weight.view(), form, packs_for(Exec{&pool, &table}));
           for (const int rows : counts) {
             if (std::string(table.isa) == "scalar" && rows > 3 && rows != most) continue;  // it has no blocks of rows
             const auto y = Product{table, pool, packed}(x, rows);
@@ -234,7 +234,7 @@ TEST(Linear, FloatsOfEightOutputsArePackedWithoutPadding) {
     if (std::string(table.isa) == "scalar") continue;
     for (const auto& [out, outputs] : {std::pair(3, 8), std::pair(8, 8), std::pair(9, 16)}) {
       const RandomWeight weight(random, {.format = WeightFormat::kF32}, out, 512);
-      const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), InputForm::kF32);
+      const auto packed = LinearWeight::make(weight.view(), InputForm::kF32, packs_for(Exec{&pool, &table}));
       EXPECT_EQ(packed.packed_bytes(), static_cast<std::size_t>(outputs) * 512 * sizeof(float)) << table.name;
     }
   }
@@ -254,7 +254,7 @@ TEST(Linear, RowsDoNotDependOnTheirBatch) {
         constexpr int kRows = kSanitized ? 100 : 200;
         const auto x = random_inputs(random, static_cast<std::size_t>(kRows * weight.view().in));
         const InputForm form = kForms[random() % std::size(kForms)];
-        const auto packed = LinearWeight::pack(Exec{&one, &table}, weight.view(), form);
+        const auto packed = LinearWeight::make(weight.view(), form, packs_for(Exec{&one, &table}));
         const std::size_t width = static_cast<std::size_t>(out) + 3;
         std::vector<float> alone(width * kRows);
         for (std::int32_t r = 0; r < kRows; ++r) {
@@ -309,7 +309,7 @@ TEST(Linear, Bf16InputsOfAnyMagnitudeGiveTheSameBits) {
                           .data = reinterpret_cast<const std::byte*>(weights.data())};
     const auto want = expected(view, x, kRows, form);
     for (const KernelTable& table : linear_tables()) {
-      const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, form);
+      const auto packed = LinearWeight::make(view, form, packs_for(Exec{&pool, &table}));
       const auto got = Product{table, pool, packed}(x, kRows);
       for (std::size_t i = 0; i < want.size(); ++i) {
         if (std::isnan(want[i]) && std::isnan(got[i])) continue;
@@ -332,7 +332,7 @@ TEST(Linear, JobsOfOneCallEqualJobsAlone) {
       std::vector<RandomWeight> owners;
       for (const WeightForm& spec : weight_forms()) owners.emplace_back(random, spec, 100, kIn);
       for (const RandomWeight& owner : owners) {
-        weights.push_back(LinearWeight::pack(exec, owner.view(), kForms[random() % std::size(kForms)]));
+        weights.push_back(LinearWeight::make(owner.view(), kForms[random() % std::size(kForms)], packs_for(exec)));
       }
       std::vector<std::vector<float>> together(weights.size()), alone(weights.size());
       std::vector<LinearJob> jobs;
@@ -360,9 +360,10 @@ TEST(Linear, ASliceOfRowsGivesThoseOutputs) {
     for (const WeightForm& spec : weight_forms()) {
       const RandomWeight weight(random, spec, 300, 140);
       const auto x = random_inputs(random, static_cast<std::size_t>(weight.view().in));
-      const auto whole = Product{table, pool, LinearWeight::pack(exec, weight.view(), InputForm::kF32)}(x, 1);
-      const auto part =
-          Product{table, pool, LinearWeight::pack(exec, slice_rows(weight.view(), 100, 90), InputForm::kF32)}(x, 1);
+      const auto whole =
+          Product{table, pool, LinearWeight::make(weight.view(), InputForm::kF32, packs_for(exec))}(x, 1);
+      const auto part = Product{
+          table, pool, LinearWeight::make(slice_rows(weight.view(), 100, 90), InputForm::kF32, packs_for(exec))}(x, 1);
       for (std::size_t n = 0; n < 90; ++n) ASSERT_EQ(whole[100 + n], part[n]) << table.name << " " << describe(spec);
     }
   }
@@ -376,7 +377,7 @@ TEST(Linear, Int8InputsThatAreNotFiniteGiveNaN) {
     auto x = random_inputs(random, 96);
     x[40] = bad;
     for (const KernelTable& table : linear_tables()) {
-      const auto packed = LinearWeight::pack(Exec{&pool, &table}, weight.view(), InputForm::kInt8);
+      const auto packed = LinearWeight::make(weight.view(), InputForm::kInt8, packs_for(Exec{&pool, &table}));
       const auto y = Product{table, pool, packed}(x, 1);
       for (int n = 0; n < 70; ++n) EXPECT_TRUE(std::isnan(y[static_cast<std::size_t>(n)])) << table.name << " " << n;
     }
@@ -421,7 +422,7 @@ TEST(Linear, Int8WithEveryScale) {
   const auto want = expected(view, x, 40, InputForm::kInt8);
   ThreadPool pool(1);
   for (const KernelTable& table : linear_tables()) {
-    const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, InputForm::kInt8);
+    const auto packed = LinearWeight::make(view, InputForm::kInt8, packs_for(Exec{&pool, &table}));
     for (const int rows : {1, 2, 3, 8, 40}) {
       SCOPED_TRACE(std::string(table.isa) + ", rows " + std::to_string(rows));
       const auto y = Product{table, pool, packed}(x, rows);
@@ -463,7 +464,7 @@ TEST(Linear, TilesWithEveryScale) {
     }
     const auto want = expected(view, x, most_rows, InputForm::kTiles);
     for (const KernelTable& table : linear_tables()) {
-      const auto packed = LinearWeight::pack(Exec{&pool, &table}, view, InputForm::kTiles);
+      const auto packed = LinearWeight::make(view, InputForm::kTiles, packs_for(Exec{&pool, &table}));
       for (const int rows : {1, 2, 5, 7, 16, most_rows}) {
         SCOPED_TRACE(table.name + " " + name(format) + ", rows " + std::to_string(rows));
         const auto y = Product{table, pool, packed}(x, rows);
@@ -493,7 +494,7 @@ TEST(Linear, InPlaceGivesTheSpecifiedBits) {
         if (input_form(form, spec.format) != form && shape.in != 33) continue;
         const auto want = expected(view, x, kMost, form);
         for (const KernelTable& table : linear_tables()) {
-          const auto weight = LinearWeight::in_place(table.linear.packing, view, form);
+          const auto weight = LinearWeight::make(view, form, {.packing = &table.linear.packing, .when_used = true});
           EXPECT_EQ(weight.packed_bytes(), 0U);
           for (const int rows : {1, 3, kMost}) {
             const auto y = Product{table, pool, weight}(x, rows);
@@ -562,7 +563,11 @@ TEST(Linear, TransposesAtLoad) {
     const auto x = random_inputs(random, static_cast<std::size_t>(5 * view.out));
     const auto right = expected(transpose, x, 5, InputForm::kF32);
     for (const KernelTable& table : linear_tables()) {
-      const LinearWeight moved = LinearWeight::pack_transposed(Exec{&pool, &table}, view, InputForm::kF32);
+      WeightView copy = transposed_shape(view);
+      AlignedBytes bytes(static_cast<std::size_t>(copy.out) * copy.row_bytes());
+      write_transpose(&pool, view, bytes.data());
+      copy.data = bytes.data();
+      const auto moved = LinearWeight::make(copy, InputForm::kF32, packs_for(Exec{&pool, &table}, std::move(bytes)));
       EXPECT_EQ(moved.out(), view.in);
       EXPECT_EQ(first_difference(Product{table, pool, moved}(x, 5), right), -1) << table.name;
     }
@@ -572,7 +577,7 @@ TEST(Linear, TransposesAtLoad) {
       const auto many = random_inputs(random, static_cast<std::size_t>(rows * view.out));
       const auto want = expected(transpose, many, rows, InputForm::kF32);
       for (const KernelTable& table : linear_tables()) {
-        const auto packed = LinearWeight::pack(Exec{&pool, &table}, codes, InputForm::kInt8);
+        const auto packed = LinearWeight::make(codes, InputForm::kInt8, packs_for(Exec{&pool, &table}));
         EXPECT_EQ(first_difference(Product{table, pool, packed}(many, rows), want), -1)
             << table.name << " rows " << rows;
       }

@@ -38,7 +38,7 @@ TEST(LinearTiles, ManyRowsAndInputsGiveTheScalarBits) {
     const auto x = random_inputs(random, static_cast<std::size_t>(kMost) * static_cast<std::size_t>(in));
     const std::ptrdiff_t whole_lines = (out + 31) / 16 * 16;
     const auto pack = [&](const KernelTable& table) {
-      return LinearWeight::pack(Exec{&pool, &table}, values.view(), InputForm::kTiles);
+      return LinearWeight::make(values.view(), InputForm::kTiles, packs_for(Exec{&pool, &table}));
     };
     const AlignedBytes want = product(scalar_kernels(), pool, pack(scalar_kernels()), x, kMost, whole_lines);
     for (const KernelTable& table : linear_tables()) {

@@ -77,19 +77,27 @@ constexpr DType kF32Values[] = {DType::kF32}, kBf16Values[] = {DType::kBF16}, kF
 constexpr WeightFormatInfo kFormats[] = {
     {.format = WeightFormat::kF32,
      .name = "f32",
+     .coding = Coding::kF32,
      .stored = kF32Values,
      .bytes = 4,
      .rounds_inputs = false,
      .values_of = f32_values},
-    {.format = WeightFormat::kBf16, .name = "bf16", .stored = kBf16Values, .bytes = 2, .values_of = bf16_values},
+    {.format = WeightFormat::kBf16,
+     .name = "bf16",
+     .coding = Coding::kBf16,
+     .stored = kBf16Values,
+     .bytes = 2,
+     .values_of = bf16_values},
     {.format = WeightFormat::kFp8,
      .name = "fp8",
+     .coding = Coding::kE4m3,
      .stored = kFp8Values,
      .scaled = true,
      .f32_scales = true,
      .values_of = fp8_values},
     {.format = WeightFormat::kMxfp4,
      .name = "mxfp4",
+     .coding = Coding::kE2m1,
      .stored = kFp4Values,
      .values = 2,
      .scaled = true,
@@ -102,11 +110,29 @@ constexpr WeightFormatInfo kFormats[] = {
      .rounds_inputs = false,
      .values_of = transposed_codes_values},
 };
+static_assert(std::size(kFormats) == kWeightFormats);
 
 }  // namespace
 
 int scale_bytes(ScaleFormat format) {
-  return format == ScaleFormat::kNone ? 0 : format == ScaleFormat::kE8m0 ? 1 : 4;
+  constexpr int kBytes[] = {0, 1, 4, 2};
+  return kBytes[static_cast<std::size_t>(format)];
+}
+
+int WeightTrait::scale_bytes() const {
+  return sluice::scale_bytes(scales) * (min ? 2 : 1);
+}
+
+WeightTrait weight_trait(const WeightView& view) {
+  const WeightFormatInfo& info = weight_format(view.format);
+  if (!info.has_codes()) return {.coding = info.coding, .group = view.block_inputs(), .scales = view.scale_format};
+  const BlockCodes form = block_codes(view.codes);
+  return {.coding = form.bits == 4 ? Coding::kInt4 : Coding::kInt8,
+          .group = form.inputs,
+          .scales = form.f16 ? ScaleFormat::kF16 : ScaleFormat::kF32,
+          .min = form.min,
+          .lowest = form.lowest,
+          .level = form.level};
 }
 
 std::span<const WeightFormatInfo> weight_formats() {

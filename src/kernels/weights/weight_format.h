@@ -1,6 +1,6 @@
 // Weights as checkpoints store them: their formats, each a line of a table from which follow its names, its bytes, its
-// scales and what it multiplies; and WeightView, a weight of one of them. The CPU's and CUDA's packing have a line for
-// each format, too (cpu/linear_layout.cc, cuda/pack.cc). Thread safety: constants and plain values.
+// scales and what it multiplies; and WeightView, a weight of one of them. The CPU's and CUDA's packing and kernels go
+// by its WeightTrait. Thread safety: constants and plain values.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,32 @@ enum class WeightFormat {
   kCodes,            // integer codes with their scales beside them: a block type of GGUF files; no scales apart
   kTransposedCodes,  // the same, of the transpose: weight (n, k) is value n of stored row k; f32 inputs only
 };
-enum class ScaleFormat { kNone, kE8m0, kF32 };
+inline constexpr int kWeightFormats = 6;
+enum class ScaleFormat { kNone, kE8m0, kF32, kF16 };  // kF16: beside codes alone
+// How a value is coded: of the integers the type says more (base/formats/block_codes.h).
+enum class Coding { kF32, kBf16, kE4m3, kE2m1, kInt4, kInt8 };
 int scale_bytes(ScaleFormat format);  // of one
 
 struct WeightView;
 
+// What the packing and the kernels of every device know of a weight's bytes: from its format's line, its scales and, of
+// codes, its type.
+struct WeightTrait {
+  Coding coding = Coding::kF32;
+  int group = 0;  // neighbours in a row that share a scale; of weights without scales a block of kernels/ops/linear.h
+  ScaleFormat scales = ScaleFormat::kNone;
+  bool min = false;                    // with minima, of the scales' format
+  int lowest = 0;                      // the code that 0 stands for, of kInt4
+  int (*level)(int number) = nullptr;  // of kInt4: the codes that are numbered; null: they are evenly spaced
+
+  int scale_bytes() const;  // of one, with its minimum
+};
+WeightTrait weight_trait(const WeightView& view);
+
 struct WeightFormatInfo {
   WeightFormat format;
   const char* name;
+  Coding coding = Coding::kF32;  // of codes: the type says it
   // The types of values that files may give, the official checkpoints' first. Bytes stand for as many values as
   // `values` says. None: the type is WeightView::codes.
   std::span<const DType> stored = {};

@@ -117,7 +117,7 @@ TEST(WeightFormats, EveryTableHasKernelsForEveryFormat) {
       for (const KernelTable* table : all_tables()) {
         for (const InputForm wanted :
              {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8, InputForm::kTiles}) {
-          const auto& cell = table->linear.cell(weight_kind(view), input_form(wanted, view.format));
+          const auto& cell = table->linear.cell(view, input_form(wanted, view.format));
           EXPECT_NE(cell.front(), nullptr) << table->name << " " << describe(form);
         }
       }

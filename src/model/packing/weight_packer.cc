@@ -68,7 +68,7 @@ void WeightPacker::add(std::string name, LinearWeight& into, const WeightView& v
   const LinearPacking& packing = linear_packing(*exec_.kernels).of(view, inputs);
   const std::size_t bytes = packing.packed_bytes(view);
   if (bytes > 0 && options_.pack) {
-    into = LinearWeight::packed_at(view, inputs, nullptr, bytes);
+    into = LinearWeight::make(view, inputs, {.packed = nullptr, .packed_bytes = bytes});
     if (!values && !view.transposed()) {
       const auto [before, is_new] =
           packed_before_.try_emplace({view.data, view.scales, view.out, view.in, inputs}, items_.size());
@@ -81,11 +81,11 @@ void WeightPacker::add(std::string name, LinearWeight& into, const WeightView& v
     values(made.data());
     WeightView of_made = view;
     of_made.data = made.data();
-    into = LinearWeight::pack(exec_, of_made, std::move(made), inputs);
+    into = LinearWeight::make(of_made, inputs, packs_for(exec_, std::move(made)));
   } else if (view.transposed()) {  // its rows cannot be packed one by one when used
-    into = LinearWeight::pack(exec_, view, inputs);
+    into = LinearWeight::make(view, inputs, packs_for(exec_));
   } else {
-    into = LinearWeight::in_place(packing, view, inputs);
+    into = LinearWeight::make(view, inputs, {.packing = &packing, .when_used = true});
   }
   packed_bytes_ += into.packed_bytes();
 }
@@ -168,8 +168,10 @@ void WeightPacker::copy_to_device(Checkpoint& checkpoint, std::byte* memory, con
 Status WeightPacker::keep_on_device(Checkpoint& checkpoint, DeviceMemory memory) {
   const Device& device = *exec_.device;
   point_all(memory.data());
-  for (const Item& item : items_) item.into->place_packed(memory.data() + item.offset);
-  for (const Copy& copy : copies_) copy.into->place_packed(memory.data() + items_[copy.of].offset);
+  for (const Item& item : items_) item.into->place(item.into->view(), memory.data() + item.offset);
+  for (const Copy& copy : copies_) {
+    copy.into->place(copy.into->view(), memory.data() + items_[copy.of].offset);
+  }
   checkpoint.keep(std::make_shared<DeviceMemory>(std::move(memory)));
   outcome_ = fmt::format("packed now for {}", device.name());
   return device.status();
@@ -240,11 +242,13 @@ void WeightPacker::pack_items(std::span<const Item> items, const Checkpoint& che
 
 void WeightPacker::point_all(const std::byte* base) {
   for (const Item& item : items_) {
-    *item.into = LinearWeight::packed_at(item.place.view, item.place.inputs, base + item.offset, item.place.bytes);
+    *item.into = LinearWeight::make(item.place.view, item.place.inputs,
+                                    {.packed = base + item.offset, .packed_bytes = item.place.bytes});
   }
   for (const Copy& copy : copies_) {
     const Item& item = items_[copy.of];
-    *copy.into = LinearWeight::packed_at(item.place.view, item.place.inputs, base + item.offset, item.place.bytes);
+    *copy.into = LinearWeight::make(item.place.view, item.place.inputs,
+                                    {.packed = base + item.offset, .packed_bytes = item.place.bytes});
   }
 }
 

@@ -74,7 +74,7 @@ class WeightPackerTest : public ::testing::TestWithParam<const KernelTable*> {
     EXPECT_TRUE(packer.finish(loaded.checkpoint, {}).ok());
     loaded.outcome = packer.outcome();
     if (options_.pack) {
-      const LinearWeight right = LinearWeight::pack(exec, view, inputs);
+      const LinearWeight right = LinearWeight::make(view, inputs, packs_for(exec));
       EXPECT_EQ(right.packed_bytes(), loaded.weight->packed_bytes());
       EXPECT_EQ(std::memcmp(right.packed(), loaded.weight->packed(), right.packed_bytes()), 0);
     }
@@ -196,9 +196,9 @@ TEST(WeightPacker, ManyMadeWeightsAreCopiesOfTheFirstOfTheirShape) {
     device.wait();
     EXPECT_EQ(bytes[2] == bytes[0] && bytes[3] == bytes[0] && bytes[4] == bytes[1], copied);
     checkpoint.bring({checkpoint.find("w0")->data, checkpoint.find("w0")->bytes}, pool);
-    LinearWeight made = LinearWeight::pack(
-        Exec{&pool, packing_tables().back()},
-        {.format = WeightFormat::kBf16, .out = 48, .in = 64, .data = checkpoint.find("w0")->data}, InputForm::kF32);
+    LinearWeight made =
+        LinearWeight::make({.format = WeightFormat::kBf16, .out = 48, .in = 64, .data = checkpoint.find("w0")->data},
+                           InputForm::kF32, packs_for(Exec{&pool, packing_tables().back()}));
     EXPECT_EQ(std::memcmp(made.packed(), bytes[0].data(), bytes[0].size()), 0);
   }
 }

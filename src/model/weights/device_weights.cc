@@ -104,8 +104,9 @@ Status place_weights(const Exec& exec, Checkpoint& checkpoint, std::span<const W
   SLUICE_RETURN_IF_ERROR(placement.upload(*exec.device, checkpoint));
   each(
       [&](LinearWeight& weight) {
-        if (weight.packed_bytes() == 0) return weight.place_view(placed(placement, weight.view()));
-        if (!weight.is_placed()) weight.place_packed(placement.at(weight.packed(), weight.packed_bytes()));
+        if (weight.packed_bytes() == 0) return weight.place(placed(placement, weight.view()), nullptr);
+        if (weight.is_placed()) return;
+        weight.place(weight.view(), placement.at(weight.packed(), weight.packed_bytes()));
       },
       [&](WeightView& view) { view = placed(placement, view); },
       [&](auto& param) { param.place(placement.at(param.data(), bytes_of(param))); });

@@ -115,7 +115,8 @@ TEST_F(DeviceWeightsTest, WeightsThatAreNotPackedKeepTheirValues) {
   WeightTable table;
   const auto add = [&](const WeightView& view) {
     views.push_back(view);
-    weights.push_back(LinearWeight::in_place(linear_packing(scalar_kernels()), view, InputForm::kF32));
+    weights.push_back(
+        LinearWeight::make(view, InputForm::kF32, {.packing = &linear_packing(scalar_kernels()), .when_used = true}));
     table.push_back(spec_of(&weights.back()));
   };
   for (const StoredWeight& weight : stored) {
@@ -141,7 +142,7 @@ TEST_F(DeviceWeightsTest, AllElseIsPlacedToo) {
   const StoredWeight stored(random_, WeightFormat::kBf16);
   WeightView embedding = stored.view;
   const LinearPacking& packing = linear_packing(**select_kernels("auto"));
-  LinearWeight packed = LinearWeight::pack(&pool_, packing, stored.view, InputForm::kBf16);
+  LinearWeight packed = LinearWeight::make(stored.view, InputForm::kBf16, {.packing = &packing, .pool = &pool_});
   const std::vector<std::byte> packed_bytes(packed.packed(), packed.packed() + packed.packed_bytes());
   const std::vector<float> norm_values{1.0F, -2.0F, 3.5F};
   const std::vector<std::int32_t> id_values{7, 0, 9, 1};

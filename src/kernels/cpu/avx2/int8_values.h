@@ -7,21 +7,21 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/formats/block_codes.h"
 #include "kernels/cpu/avx2/vec.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// A line of MXFP4 as 2 e2m1 + 12, and one of IQ4 as code + kOffset.
+// A line of MXFP4 as 2 e2m1 + 12, and one of numbers of codes (cpu/linear_codes.h) as code + kOffset.
 struct E2m1Table {
   SLUICE_VEC static __m128i bytes() { return _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0); }
 };
-template <int kOffset>
-struct Iq4Table {
+template <class Form, int kOffset>
+struct LevelTable {
   SLUICE_VEC static __m128i bytes() { return _mm_load_si128(reinterpret_cast<const __m128i*>(kBytes.data())); }
   alignas(16) static constexpr std::array<std::uint8_t, 16> kBytes = [] {
     std::array<std::uint8_t, 16> bytes{};
-    for (int i = 0; i < 16; ++i) bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(iq4_code(i) + kOffset);
+    for (int i = 0; i < 16; ++i)
+      bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(Form::level(i) + kOffset);
     return bytes;
   }();
 };
@@ -72,8 +72,8 @@ class NumberedBytes : public LineBytes {
   __m256i values_ = _mm256_broadcastsi128_si256(Table::bytes());
 };
 using E2m1Bytes = NumberedBytes<E2m1Table>;
-template <int kOffset>
-using Iq4Bytes = NumberedBytes<Iq4Table<kOffset>>;
+template <class Form, int kOffset>
+using LevelBytes = NumberedBytes<LevelTable<Form, kOffset>>;
 
 // The sums of two pairs of products; a pair must fit 16 bits.
 SLUICE_VEC __m256i dot_of_pairs(__m256i positive, __m256i x) {

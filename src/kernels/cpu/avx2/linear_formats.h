@@ -30,8 +30,9 @@ struct LinearIsa {
 };
 
 // The codes that the low four bits of each lane number.
-SLUICE_VEC F32x16 iq4_codes(I32x16 numbers) {
-  const __m256 lower = _mm256_load_ps(kIq4Codes.data()), upper = _mm256_load_ps(kIq4Codes.data() + 8);
+template <class Form>
+SLUICE_VEC F32x16 numbered_codes(I32x16 numbers) {
+  const __m256 lower = _mm256_load_ps(kLevels<Form>.data()), upper = _mm256_load_ps(kLevels<Form>.data() + 8);
   const auto of = [&](__m256i n) {
     return _mm256_blendv_ps(_mm256_permutevar8x32_ps(lower, n), _mm256_permutevar8x32_ps(upper, n),
                             _mm256_castsi256_ps(_mm256_slli_epi32(n, 28)));

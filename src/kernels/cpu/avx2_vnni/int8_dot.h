@@ -33,8 +33,8 @@ struct Mxfp4Isa : CodesTiling<Isa> {
   struct Int8 : FoursOf<E2m1Bytes>, Mxfp4Int8Scales<F32x16> {};
 };
 template <class Form>
-using CodeBytes =
-    std::conditional_t<Form::kIq4, Iq4Bytes<Form::kOffset>, std::conditional_t<Form::kBits == 4, Nibbles, WholeBytes>>;
+using CodeBytes = std::conditional_t<Form::kNumbered, LevelBytes<Form, Form::kOffset>,
+                                     std::conditional_t<Form::kBits == 4, Nibbles, WholeBytes>>;
 template <class Form>
 struct CodesInt8 : FoursOf<CodeBytes<Form>>, CodesInt8Scales<F32x16, Form, Form::kOffset> {};
 

@@ -37,9 +37,9 @@ struct Mxfp4Isa : CodesTiling<Isa> {
   struct Int8 : PairsOf<E2m1Bytes>, Mxfp4Scales {};
 };
 template <class Form>
-using SignedCodes = SignedPairsOf<std::conditional_t<Form::kIq4, Iq4Bytes<0>, SignedBytes>>;
+using SignedCodes = SignedPairsOf<std::conditional_t<Form::kNumbered, LevelBytes<Form, 0>, SignedBytes>>;
 template <class Form>
-inline constexpr bool kUnsignedCodes = Form::kBits == 4 && !Form::kIq4;
+inline constexpr bool kUnsignedCodes = Form::kBits == 4 && !Form::kNumbered;
 template <class Form>
 struct CodesInt8 : std::conditional_t<kUnsignedCodes<Form>, PairsOf<Nibbles>, SignedCodes<Form>>,
                    CodesInt8Scales<F32x16, Form, kUnsignedCodes<Form> ? Form::kOffset : 0> {};

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/formats/block_codes.h"
 #include "kernels/cpu/avx512/vec.h"
 #include "kernels/cpu/linear/linear_int8.h"
 
@@ -51,9 +50,9 @@ class E2m1Bytes : public LineBytes {
   __m512i values_ = e2m1_bytes();
 };
 
-// A line of IQ4 as code + kOffset, in the same places.
-template <int kOffset>
-class Iq4Bytes : public LineBytes {
+// A line of numbers of codes (cpu/linear_codes.h) as code + kOffset, in the same places.
+template <class Form, int kOffset>
+class LevelBytes : public LineBytes {
  public:
   SLUICE_VEC static Bytes load(const std::byte* line) { return load_bytes(line); }
   SLUICE_VEC Bytes low(Bytes line) const { return _mm512_shuffle_epi8(values_, Nibbles::low(line)); }
@@ -62,7 +61,8 @@ class Iq4Bytes : public LineBytes {
  private:
   alignas(16) static constexpr std::array<std::uint8_t, 16> kBytes = [] {
     std::array<std::uint8_t, 16> bytes{};
-    for (int i = 0; i < 16; ++i) bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(iq4_code(i) + kOffset);
+    for (int i = 0; i < 16; ++i)
+      bytes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(Form::level(i) + kOffset);
     return bytes;
   }();
   __m512i values_ = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(kBytes.data())));

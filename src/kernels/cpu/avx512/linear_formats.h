@@ -35,8 +35,9 @@ struct StreamingIsa : LinearIsa {
 };
 
 // The codes that the low four bits of each lane number.
-SLUICE_VEC F32x16 iq4_codes(I32x16 numbers) {
-  return {_mm512_permutexvar_ps(numbers.v, _mm512_load_ps(kIq4Codes.data()))};
+template <class Form>
+SLUICE_VEC F32x16 numbered_codes(I32x16 numbers) {
+  return {_mm512_permutexvar_ps(numbers.v, _mm512_load_ps(kLevels<Form>.data()))};
 }
 
 // The bf16 of every e2m1 code, twice.

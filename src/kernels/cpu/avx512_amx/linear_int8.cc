@@ -179,7 +179,7 @@ void linear_mxfp4_int8(const LinearJob& job, int rows, int begin, int end) {
 namespace {
 
 constexpr LinearKernel kLinears[] = {
-    SLUICE_LINEAR(linear_mxfp4_int8, set_of(WeightKind::kMxfp4), kInt8Inputs, .rows_from = 12),
+    SLUICE_LINEAR(linear_mxfp4_int8, weights_of(WeightFormat::kMxfp4), kInt8Inputs, .rows_from = 12),
 };
 
 }  // namespace

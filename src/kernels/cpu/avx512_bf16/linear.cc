@@ -110,8 +110,8 @@ static_assert(kFp8PanelFrom > LinearIsa::kPanelRows && kMxfp4PanelFrom > LinearI
   SLUICE_LINEAR(name##_panels, of, kRoundedInputs, .rows_from = from, .needs = kFast, .even_blocks = true, \
                 .block_inputs = kPanelInputs)
 
-constexpr unsigned kBf16 = set_of(WeightKind::kBf16), kFp8 = set_of(WeightKind::kFp8),
-                   kFp8F32 = set_of(WeightKind::kFp8F32Scales), kMxfp4 = set_of(WeightKind::kMxfp4);
+constexpr WeightSet kBf16 = weights_of(WeightFormat::kBf16), kFp8 = weights_of(WeightFormat::kFp8),
+                    kFp8F32 = f32_scaled(WeightFormat::kFp8), kMxfp4 = weights_of(WeightFormat::kMxfp4);
 constexpr LinearKernel kLinears[] = {
     SLUICE_FEW_KERNELS(linear_bf16, kBf16, 2 * Bf16::kRows.direct),
     SLUICE_MANY_KERNELS(linear_fp8, kFp8, kFp8PanelFrom),

@@ -31,8 +31,8 @@ struct CodesTiling : Isa {
   static constexpr int kInt8DirectRows = 4, kInt8BufferFrom = 0;  // decoding codes costs next to nothing
 };
 template <class Form>
-using CodeBytes =
-    std::conditional_t<Form::kIq4, Iq4Bytes<Form::kOffset>, std::conditional_t<Form::kBits == 4, Nibbles, WholeBytes>>;
+using CodeBytes = std::conditional_t<Form::kNumbered, LevelBytes<Form, Form::kOffset>,
+                                     std::conditional_t<Form::kBits == 4, Nibbles, WholeBytes>>;
 template <class Form>
 struct CodesInt8 : FoursOf<CodeBytes<Form>>, CodesInt8Scales<F32x16, Form, Form::kOffset> {};
 

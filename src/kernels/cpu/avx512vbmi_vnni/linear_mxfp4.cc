@@ -34,7 +34,7 @@ void linear_mxfp4_int8_ahead(const LinearJob& job, int rows, int begin, int end)
 
 namespace {
 
-constexpr unsigned kMxfp4 = set_of(WeightKind::kMxfp4);
+constexpr WeightSet kMxfp4 = weights_of(WeightFormat::kMxfp4);
 constexpr CpuFeatures kAheadNeeds{CpuFeature::kReadsAhead};
 constexpr LinearKernel kLinears[] = {
     SLUICE_LINEAR(linear_mxfp4_int8_ahead, kMxfp4, kInt8Inputs, .rows_to = PermutedIsa<StreamingIsa>::kInt8DirectRows,

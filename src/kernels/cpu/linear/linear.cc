@@ -24,7 +24,8 @@ void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, i
     const std::size_t bytes = kernels.packing.packed_bytes(slice);
     if (packed.size() < bytes) packed = AlignedBytes(bytes);
     kernels.packing.pack(slice, 0, count, packed.data());
-    const LinearWeight weight = LinearWeight::packed_at(slice, job.weight->input_form(), packed.data(), bytes);
+    const LinearWeight weight =
+        LinearWeight::make(slice, job.weight->input_form(), {.packed = packed.data(), .packed_bytes = bytes});
     LinearJob part = job;
     part.weight = &weight;
     part.y += first;

@@ -26,11 +26,12 @@ struct F32Scales {
 };
 
 // What base/formats/block_codes.h says of a type, for kernels. Types of one form have the same kernels.
-template <class V, int kPartInputs, int kCodeBits, int kOffsetOfCode, bool kHasMin, bool kHalves, bool kNumbersOfIq4>
+template <class V, int kPartInputs, int kCodeBits, int kOffsetOfCode, bool kHasMin, bool kHalves, int (*kLevelOf)(int)>
 struct CodesForm {
   using Load = std::conditional_t<kHalves, F16Scales<V>, F32Scales<V>>;  // V load(p): 16 scales of kBytes each
   static constexpr int kPart = kPartInputs, kBits = kCodeBits, kOffset = kOffsetOfCode;
-  static constexpr bool kMin = kHasMin, kIq4 = kNumbersOfIq4;
+  static constexpr bool kMin = kHasMin, kNumbered = kLevelOf != nullptr;
+  static constexpr int level(int number) { return kLevelOf(number); }  // kNumbered
   static constexpr std::size_t kLineBytes = kCodeBits == 4 ? 64 : 128;
   static constexpr std::size_t kScaleBytes = (kHasMin ? 2 : 1) * Load::kBytes;
   static constexpr std::size_t kMinAt = kGroupOutputs * Load::kBytes;  // behind a group's scales
@@ -38,7 +39,7 @@ struct CodesForm {
 template <class V, class Type>
 using CodesFormOf =
     CodesForm<V, Type::kForm.inputs, Type::kForm.bits, Type::kForm.bits == 4 ? -Type::kForm.lowest : 128,
-              Type::kForm.min, Type::kForm.f16, Type::kForm.iq4>;
+              Type::kForm.min, Type::kForm.f16, Type::kForm.level>;
 
 // run.template operator()<CodesForm>() for the form of `type`.
 template <class V, class Run>
@@ -52,7 +53,7 @@ template <int kShift, class Form, class V>
 [[gnu::always_inline]] inline V code_at(typename V::Int codes) {
   using I = typename V::Int;
   const I code = shift_right<kShift>(codes);
-  if constexpr (Form::kIq4) return iq4_codes(code);
+  if constexpr (Form::kNumbered) return numbered_codes<Form>(code);
   if constexpr (Form::kBits == 4) return V::template nibbles<Form::kOffset>(code);
   return to_float((code & I::broadcast(255)) - I::broadcast(Form::kOffset));
 }

@@ -35,7 +35,7 @@ void linear_transposed_codes_panels(const LinearJob& job, int rows, int begin, i
 
 namespace {
 
-constexpr unsigned kCodes = set_of(WeightKind::kCodes), kTransposed = set_of(WeightKind::kTransposedCodes);
+constexpr WeightSet kCodes = weights_of(WeightFormat::kCodes), kTransposed = weights_of(WeightFormat::kTransposedCodes);
 constexpr unsigned kF32 = set_of(InputForm::kF32);
 constexpr LinearKernel kLinears[] = {
     SLUICE_LINEAR_KERNELS(linear_codes, LinearIsa::kCodesRows, kCodes, kFloatInputs),

@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/formats/block_codes.h"
-
 namespace sluice::cpu::SLUICE_ISA {
 
 // How far a line's scales lie behind those of the line before it: most formats have one set for a block.
@@ -34,10 +32,11 @@ inline constexpr int kNarrowGroups = [] {
   return 1;
 }();
 
-// The codes of IQ4 by their numbers.
-alignas(64) inline constexpr std::array<float, 16> kIq4Codes = [] {
+// The codes of a form whose bits number them (cpu/linear_codes.h).
+template <class Form>
+alignas(64) inline constexpr std::array<float, 16> kLevels = [] {
   std::array<float, 16> codes{};
-  for (int i = 0; i < 16; ++i) codes[static_cast<std::size_t>(i)] = static_cast<float>(iq4_code(i));
+  for (int i = 0; i < 16; ++i) codes[static_cast<std::size_t>(i)] = static_cast<float>(Form::level(i));
   return codes;
 }();
 

@@ -27,9 +27,9 @@ SLUICE_LINEAR_FORMAT(linear_fp8_prescaled, Prescaled)
 
 namespace {
 
-constexpr unsigned kF32Scales = set_of(WeightKind::kFp8F32Scales);
+constexpr WeightSet kF32Scales = f32_scaled(WeightFormat::kFp8);
 constexpr LinearKernel kLinears[] = {
-    SLUICE_LINEAR_KERNELS(linear_fp8, kRows, set_of(WeightKind::kFp8), kFloatInputs),
+    SLUICE_LINEAR_KERNELS(linear_fp8, kRows, weights_of(WeightFormat::kFp8), kFloatInputs),
     SLUICE_LINEAR_KERNELS(linear_fp8_f32_scales, kRows, kF32Scales, kRoundedInputs),
     SLUICE_LINEAR_KERNELS(linear_fp8_prescaled, kPrescaledRows, kF32Scales, set_of(InputForm::kF32)),
 };

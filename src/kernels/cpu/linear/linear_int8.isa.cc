@@ -43,7 +43,7 @@ void linear_codes_int8_ahead(const LinearJob& job, int rows, int begin, int end)
 
 namespace {
 
-constexpr unsigned kMxfp4 = set_of(WeightKind::kMxfp4), kCodes = set_of(WeightKind::kCodes);
+constexpr WeightSet kMxfp4 = weights_of(WeightFormat::kMxfp4), kCodes = weights_of(WeightFormat::kCodes);
 constexpr int kAheadFrom = AheadIsa::kStreams ? 1 : 0;
 constexpr int kMxfp4AheadTo = Mxfp4Isa<AheadIsa>::kInt8DirectRows,
               kCodesAheadTo = CodesTiling<AheadIsa>::kInt8DirectRows;

@@ -132,15 +132,13 @@ const LineFormat& line_format(const WeightView& view) {
 
 // Of one output and block.
 std::size_t packed_scale_bytes_of(const WeightView& view) {
-  if (!weight_format(view.format).has_codes()) return static_cast<std::size_t>(scale_bytes(packed_scales_of(view)));
-  const BlockCodes form = block_codes(view.codes);
-  if (view.format == WeightFormat::kTransposedCodes) {  // of each input, for a group of outputs
-    return (form.min ? 2 : 1) * sizeof(float) * static_cast<std::size_t>(view.block_inputs()) / kGroupOutputs;
-  }
-  return (form.f16 ? sizeof(f16) : sizeof(float)) * (form.min ? 2 : 1);
+  WeightTrait trait = weight_trait(view);
+  if (!weight_format(view.format).has_codes()) trait.scales = packed_scales_of(view);
+  if (view.format != WeightFormat::kTransposedCodes) return static_cast<std::size_t>(trait.scale_bytes());
+  trait.scales = ScaleFormat::kF32;  // of each input, for a group of outputs
+  return static_cast<std::size_t>(trait.scale_bytes() * view.block_inputs() / kGroupOutputs);
 }
 
-// Blocks and lines are nearly always powers of two, by which no division is needed: each product makes a layout.
 // Blocks and lines are nearly always powers of two, by which no division is needed: each product makes a layout.
 int ceil_div(int a, int b) {
   const bool power_of_two = (b & (b - 1)) == 0;
@@ -153,7 +151,7 @@ LinearLayout::LinearLayout(const WeightView& view, int groups)
     : out(view.out), in(view.in), block(view.block_inputs()), tile_groups(groups) {
   blocks = ceil_div(in, block);
   const LineFormat& lines = line_format(view);
-  const bool wide = weight_format(view.format).has_codes() && block_codes(view.codes).bits == 8;
+  const bool wide = weight_trait(view).coding == Coding::kInt8;
   step_inputs = lines.step_inputs;
   line_bytes = has_half_lines(view) ? lines.line_bytes / 2 : lines.line_bytes * (wide ? 2 : 1);
   block_bytes = static_cast<std::size_t>(ceil_div(block, step_inputs)) * line_bytes;

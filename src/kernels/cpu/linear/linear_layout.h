@@ -6,7 +6,7 @@
 //   mxfp4   64 bytes, 8 inputs: a dword an output, its nibbles from low to high the inputs 0 2 4 6 1 3 5 7
 //   bf16    64 bytes, 2 inputs: a dword an output, the odd input in the high half
 //   f32    128 bytes, 2 inputs: 16 odd inputs, then 16 even ones; of a weight of 8 outputs at most 64 bytes: 8, then 8
-//   codes of 4 bits   as mxfp4, each less the least one (BlockCodes::lowest); of IQ4 their numbers
+//   codes of 4 bits   as mxfp4, each less the least one (BlockCodes::lowest); of types with levels their numbers
 //   codes of 8 bits   128 bytes, 8 inputs: a dword an output of inputs 0 4 1 5, then the same of 2 6 3 7; each plus 128
 //   transposed codes  as codes
 // A tile is `tile_groups` groups (the last tile of a weight may have fewer): [tile][block] { [step][group][line],

@@ -11,7 +11,7 @@ SLUICE_LINEAR_FORMAT(linear_mxfp4, Mxfp4Weights)
 namespace {
 
 constexpr LinearKernel kLinears[] = {
-    SLUICE_LINEAR_KERNELS(linear_mxfp4, Mxfp4Weights::kRows, set_of(WeightKind::kMxfp4), kFloatInputs),
+    SLUICE_LINEAR_KERNELS(linear_mxfp4, Mxfp4Weights::kRows, weights_of(WeightFormat::kMxfp4), kFloatInputs),
 };
 
 }  // namespace

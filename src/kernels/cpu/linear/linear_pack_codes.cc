@@ -11,17 +11,24 @@
 namespace sluice {
 namespace {
 
-// IQ4's numbers of its codes, from -128 on.
-constexpr auto kIq4Numbers = [] {
-  std::array<std::uint8_t, 256> numbers{};
-  for (int i = 0; i < 16; ++i) numbers[static_cast<std::size_t>(iq4_code(i) + 128)] = static_cast<std::uint8_t>(i);
-  return numbers;
-}();
 // What stands for a code in a line.
-std::uint32_t number_of(const BlockCodes& form, int code) {
-  if (form.iq4) return kIq4Numbers[static_cast<std::size_t>(code + 128)];
-  return static_cast<std::uint32_t>(code + (form.bits == 4 ? -form.lowest : 128));
-}
+class Numbers {
+ public:
+  explicit Numbers(const BlockCodes& form) : offset_(form.bits == 4 ? -form.lowest : 128) {
+    numbered_ = form.level != nullptr;
+    for (int i = 15; numbered_ && i >= 0; --i) of_[static_cast<std::size_t>(form.level(i) + 128)] = narrow(i);
+  }
+  std::uint32_t of(int code) const {
+    return numbered_ ? of_[static_cast<std::size_t>(code + 128)] : static_cast<std::uint32_t>(code + offset_);
+  }
+
+ private:
+  static std::uint8_t narrow(int number) { return static_cast<std::uint8_t>(number); }
+
+  int offset_;
+  bool numbered_;
+  std::array<std::uint8_t, 256> of_{};  // of codes from -128 on
+};
 
 // One output's place in the block of a tile that is being packed.
 struct Place {
@@ -43,14 +50,14 @@ void put_scales(const BlockCodes& form, const CodedPart& part, std::byte* to) {
   }
 }
 
-void put_part(const BlockCodes& form, const CodedPart& part, const Place& place) {
+void put_part(const BlockCodes& form, const Numbers& numbers, const CodedPart& part, const Place& place) {
   constexpr int kLineInputs = 8, kNibbleOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};
   std::byte* line = place.line;
   for (int k = 0; k < form.inputs; k += kLineInputs, line += place.stride) {
     std::uint32_t low = 0, high = 0;
     if (form.bits == 4) {
       for (unsigned i = 0; i < kLineInputs; ++i) {
-        low |= number_of(form, part.codes[k + kNibbleOrder[i]]) << (4 * i);
+        low |= numbers.of(part.codes[k + kNibbleOrder[i]]) << (4 * i);
       }
     } else {
       for (unsigned i = 0; i < 4; ++i) {
@@ -88,6 +95,7 @@ void move_block(const std::byte* block, bool min, const Place& place) {
 
 void pack_codes_tile(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to) {
   const BlockCodes form = block_codes(view.codes);
+  const Numbers numbers(form);
   const bool moved = view.codes == DType::kQ4_0 || view.codes == DType::kQ4_1;
   const auto block_bytes = static_cast<std::size_t>(dtype_block(view.codes).bytes);
   const auto groups = static_cast<std::size_t>(layout.groups_in(tile));
@@ -108,7 +116,7 @@ void pack_codes_tile(const WeightView& view, const LinearLayout& layout, int til
       } else {
         CodedPart values;
         read_part(view.codes, row, part, values);
-        put_part(form, values, place);
+        put_part(form, numbers, values, place);
       }
     }
   }
@@ -132,11 +140,12 @@ CodePlace code_place(const BlockCodes& form, int i) {
 }
 
 // The codes of one input, of sixteen outputs.
-void put_codes(const BlockCodes& form, const std::int8_t* codes, const CodePlace& place, std::byte* line) {
+void put_codes(const BlockCodes& form, const Numbers& numbers, const std::int8_t* codes, const CodePlace& place,
+               std::byte* line) {
   const auto mask = static_cast<std::byte>(form.bits == 4 ? 15 : 255) << place.bit;
   for (std::size_t o = 0; o < kGroupOutputs; ++o) {
     std::byte& byte = line[4 * o + place.byte];
-    byte = (byte & ~mask) | static_cast<std::byte>(number_of(form, codes[o]) << place.bit);
+    byte = (byte & ~mask) | static_cast<std::byte>(numbers.of(codes[o]) << place.bit);
   }
 }
 
@@ -147,8 +156,9 @@ void pack_transposed_codes_tile(const WeightView& view, const LinearLayout& layo
   const int first = tile * layout.tile_groups * kGroupOutputs, groups = layout.groups_in(tile);
   const std::size_t stride = static_cast<std::size_t>(groups) * layout.line_bytes;
   const std::size_t line_scales = (form.min ? 2 : 1) * static_cast<std::size_t>(layout.step_inputs);  // floats
-  // What is not there is a weight of 0: of IQ4, which has no code 0, because of its scale.
-  const int nothing = static_cast<int>(number_of(form, 0)) * (form.bits == 4 ? 0x11 : 1);
+  // What is not there is a weight of 0: of types without a code 0, as IQ4, because of its scale.
+  const Numbers numbers(form);
+  const int nothing = static_cast<int>(numbers.of(0)) * (form.bits == 4 ? 0x11 : 1);
   for (int block = 0; block < layout.blocks; ++block) {
     const int begin = block * layout.block, count = std::min(layout.block, layout.in - begin);
     const std::size_t lines = static_cast<std::size_t>((count + layout.step_inputs - 1) / layout.step_inputs) * stride;
@@ -166,7 +176,7 @@ void pack_transposed_codes_tile(const WeightView& view, const LinearLayout& layo
           read_part(view.codes, row, static_cast<std::size_t>(n / form.inputs), part);
         std::byte* line =
             to + static_cast<std::size_t>(step) * stride + static_cast<std::size_t>(group) * layout.line_bytes;
-        put_codes(form, part.codes + n % form.inputs, place, line);
+        put_codes(form, numbers, part.codes + n % form.inputs, place, line);
         auto* of_group =
             reinterpret_cast<float*>(to + lines + static_cast<std::size_t>(group) * layout.group_scale_bytes) +
             static_cast<std::size_t>(step) * line_scales + i;

@@ -32,9 +32,9 @@ SLUICE_LINEAR_FORMAT(linear_bf16, Bf16)
 
 namespace {
 
-constexpr unsigned kBf16 = set_of(WeightKind::kBf16);
+constexpr WeightSet kBf16 = weights_of(WeightFormat::kBf16);
 constexpr LinearKernel kLinears[] = {
-    SLUICE_LINEAR_KERNELS(linear_f32, F32::kRows, set_of(WeightKind::kF32), set_of(InputForm::kF32)),
+    SLUICE_LINEAR_KERNELS(linear_f32, F32::kRows, weights_of(WeightFormat::kF32), set_of(InputForm::kF32)),
     SLUICE_LINEAR(linear_bf16_panels, kBf16, kFloatInputs, .rows_from = Bf16::kRows.panel_from,
                   .needs = LinearIsa::kBf16PanelsNeed, .block_inputs = kPanelInputs),
     SLUICE_LINEAR(linear_bf16, kBf16, kFloatInputs, .any_group = true),

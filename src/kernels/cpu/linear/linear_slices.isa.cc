@@ -19,8 +19,8 @@ SLUICE_SLICES_FORMAT(linear_mxfp4_slices, Mxfp4Weights)
 namespace {
 
 constexpr LinearKernel kLinears[] = {
-    SLUICE_SLICES_KERNELS(linear_bf16_slices, set_of(WeightKind::kBf16)),
-    SLUICE_SLICES_KERNELS(linear_mxfp4_slices, set_of(WeightKind::kMxfp4)),
+    SLUICE_SLICES_KERNELS(linear_bf16_slices, weights_of(WeightFormat::kBf16)),
+    SLUICE_SLICES_KERNELS(linear_mxfp4_slices, weights_of(WeightFormat::kMxfp4)),
 };
 
 }  // namespace

@@ -21,8 +21,8 @@ SLUICE_SLICES_FORMAT(linear_fp8_f32_scales_slices, SlicesFp8F32)
 namespace {
 
 constexpr LinearKernel kLinears[] = {
-    SLUICE_SLICES_KERNELS(linear_fp8_slices, set_of(WeightKind::kFp8)),
-    SLUICE_SLICES_KERNELS(linear_fp8_f32_scales_slices, set_of(WeightKind::kFp8F32Scales)),
+    SLUICE_SLICES_KERNELS(linear_fp8_slices, weights_of(WeightFormat::kFp8)),
+    SLUICE_SLICES_KERNELS(linear_fp8_f32_scales_slices, f32_scaled(WeightFormat::kFp8)),
 };
 
 }  // namespace

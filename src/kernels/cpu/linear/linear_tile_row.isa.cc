@@ -153,12 +153,12 @@ void linear_fp8_f32_scales_tile_row(const LinearJob& job, int, int begin, int en
 }
 namespace {
 
-#define SLUICE_TILE_ROW_KERNEL(name, kind)                                                                           \
-  SLUICE_LINEAR(name, set_of(kind), kTilesInputs, .rows_to = 1, .needs = kTilesNeed, .block_multiple = kSliceInputs, \
+#define SLUICE_TILE_ROW_KERNEL(name, of)                                                                   \
+  SLUICE_LINEAR(name, of, kTilesInputs, .rows_to = 1, .needs = kTilesNeed, .block_multiple = kSliceInputs, \
                 .any_group = true)
 constexpr LinearKernel kLinears[] = {
-    SLUICE_TILE_ROW_KERNEL(linear_fp8_tile_row, WeightKind::kFp8),
-    SLUICE_TILE_ROW_KERNEL(linear_fp8_f32_scales_tile_row, WeightKind::kFp8F32Scales),
+    SLUICE_TILE_ROW_KERNEL(linear_fp8_tile_row, weights_of(WeightFormat::kFp8)),
+    SLUICE_TILE_ROW_KERNEL(linear_fp8_f32_scales_tile_row, f32_scaled(WeightFormat::kFp8)),
 };
 #undef SLUICE_TILE_ROW_KERNEL
 

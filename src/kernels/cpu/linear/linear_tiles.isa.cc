@@ -307,14 +307,14 @@ void linear_mxfp4_tiles(const LinearJob& job, int rows, int begin, int end) {
 namespace {
 
 // A product of a tile takes as long for one row as for sixteen; two rows decoded in registers already take longer.
-#define SLUICE_TILES_KERNEL(name, kind)                                                             \
-  SLUICE_LINEAR(name, set_of(kind), kTilesInputs, .rows_from = kTilesFromRows, .needs = kTilesNeed, \
+#define SLUICE_TILES_KERNEL(name, of)                                                     \
+  SLUICE_LINEAR(name, of, kTilesInputs, .rows_from = kTilesFromRows, .needs = kTilesNeed, \
                 .block_multiple = kSliceInputs, .tiles = true)
 constexpr LinearKernel kLinears[] = {
-    SLUICE_TILES_KERNEL(linear_bf16_tiles, WeightKind::kBf16),
-    SLUICE_TILES_KERNEL(linear_fp8_tiles, WeightKind::kFp8),
-    SLUICE_TILES_KERNEL(linear_fp8_f32_scales_tiles, WeightKind::kFp8F32Scales),
-    SLUICE_TILES_KERNEL(linear_mxfp4_tiles, WeightKind::kMxfp4),
+    SLUICE_TILES_KERNEL(linear_bf16_tiles, weights_of(WeightFormat::kBf16)),
+    SLUICE_TILES_KERNEL(linear_fp8_tiles, weights_of(WeightFormat::kFp8)),
+    SLUICE_TILES_KERNEL(linear_fp8_f32_scales_tiles, f32_scaled(WeightFormat::kFp8)),
+    SLUICE_TILES_KERNEL(linear_mxfp4_tiles, weights_of(WeightFormat::kMxfp4)),
 };
 #undef SLUICE_TILES_KERNEL
 

@@ -42,7 +42,7 @@ constexpr Kernel kKernels[] = {
 
 constexpr unsigned kAll = ~0U;
 constexpr LinearKernel kLinears[] = {
-    {.name = "scalar_linear", .run = scalar_linear, .kinds = kAll, .inputs = kAll},
+    {.name = "scalar_linear", .run = scalar_linear, .weights = {kAll, kAll}, .inputs = kAll},
 };
 
 }  // namespace

@@ -145,7 +145,7 @@ void run_shared(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
 void check_alike(const ExpertsArgs& args) {
   const auto alike = [](const LinearWeight& a, const LinearWeight& b) {
     const CudaLinear x(a.view()), y(b.view());
-    return x.kind == y.kind && x.scale_kind == y.scale_kind && x.block == y.block && x.out == y.out && x.in == y.in &&
+    return x.coding == y.coding && x.scales == y.scales && x.min == y.min && x.block == y.block && x.out == y.out && x.in == y.in &&
            x.lowest == y.lowest && a.input_form() == b.input_form();
   };
   for (const ExpertWeights& expert : args.experts) {

@@ -166,7 +166,7 @@ bool launch_few_outputs(const Exec& exec, int rows, const LinearProduct& product
 
 bool multiply_few_outputs(const Exec& exec, int rows, const LinearProduct& product) {
   const CudaLinear& w = product.weight;
-  if (w.kind != CudaWeightKind::kBf16 || w.scale_kind != CudaScaleKind::kNone || product.form != InputForm::kF32 ||
+  if (w.coding != Coding::kBf16 || w.scales != ScaleFormat::kNone || product.form != InputForm::kF32 ||
       w.block != kOfBlock || w.in % kOfBlock != 0 || w.out > kMostOutputs || product.groups != nullptr ||
       product.ldx % 4 != 0 || reinterpret_cast<std::uintptr_t>(product.x) % 16 != 0) {
     return false;

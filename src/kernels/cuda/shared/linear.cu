@@ -42,7 +42,7 @@ int piece_of(const CudaLinear& weight) {
 }
 
 bool share_a_launch(const LinearProduct& a, const LinearProduct& b) {
-  return a.form == b.form && a.weight.kind == b.weight.kind && a.weight.block == b.weight.block &&
+  return a.form == b.form && a.weight.coding == b.weight.coding && a.weight.block == b.weight.block &&
          scaled_first(a.weight, a.form) == scaled_first(b.weight, b.form) &&
          piece_of(a.weight) == piece_of(b.weight);
 }

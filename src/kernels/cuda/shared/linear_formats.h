@@ -20,20 +20,19 @@ struct BlockScale {
 SLUICE_DEVICE BlockScale block_scale(const CudaLinear& w, const std::byte* at, int b) {
   const auto* halves = reinterpret_cast<const f16*>(at);
   const auto* floats = reinterpret_cast<const float*>(at);
-  switch (w.scale_kind) {
-    case CudaScaleKind::kE8m0:
+  switch (w.scales) {
+    case ScaleFormat::kE8m0:
       return {e8m0_to_float(static_cast<std::uint8_t>(at[b])), 0.0F};
-    case CudaScaleKind::kF32:
+    case ScaleFormat::kF32:
+      if (w.min) return {floats[2 * b], floats[2 * b + 1]};
       return {floats[b], 0.0F};
-    case CudaScaleKind::kF32Min:
-      return {floats[2 * b], floats[2 * b + 1]};
-    case CudaScaleKind::kF16:
+    case ScaleFormat::kF16:
+      if (w.min) return {to_float(halves[2 * b]), to_float(halves[2 * b + 1])};
       return {to_float(halves[b]), 0.0F};
-    case CudaScaleKind::kF16Min:
-      return {to_float(halves[2 * b]), to_float(halves[2 * b + 1])};
-    default:
-      return {1.0F, 0.0F};
+    case ScaleFormat::kNone:
+      break;
   }
+  return {1.0F, 0.0F};
 }
 
 // kRowOutputs: of how many outputs a thread computes blocks at once where there is one row (linear_row.h).
@@ -89,13 +88,12 @@ struct CodeWeights {
   }
   static SLUICE_DEVICE void expand(const CudaLinear& w, const BlockScale& scale, const std::uint32_t* words,
                                    float* out) {
-    const bool min = w.scale_kind == CudaScaleKind::kF16Min || w.scale_kind == CudaScaleKind::kF32Min;
     SLUICE_UNROLL
     for (int i = 0; i < kInputs; ++i) {
       const int code = kNibbles ? static_cast<int>(words[0] >> (4 * i) & 15U) + w.lowest
                                 : static_cast<std::int8_t>(words[0] >> (8 * i));
       out[i] = scale.scale * static_cast<float>(code);
-      if (min) out[i] += scale.min;
+      if (w.min) out[i] += scale.min;
     }
   }
 };
@@ -139,32 +137,31 @@ struct CodeIntegers {
     if constexpr (kNibbles) products += w.lowest * codes;
     const float product =
         std::fma(kQuantizedMagic + static_cast<float>(products), scale.scale, -(kQuantizedMagic * scale.scale));
-    const bool min = w.scale_kind == CudaScaleKind::kF16Min || w.scale_kind == CudaScaleKind::kF32Min;
-    return min ? std::fma(static_cast<float>(codes), scale.min, product) : product;
+    return w.min ? std::fma(static_cast<float>(codes), scale.min, product) : product;
   }
 };
 
 // Whether the scale multiplies each weight instead of a block's sum.
 inline bool scaled_first(const CudaLinear& weight, InputForm form) {
-  return form == InputForm::kF32 && weight.scale_kind == CudaScaleKind::kF32;
+  return form == InputForm::kF32 && weight.scales == ScaleFormat::kF32 && !weight.min;
 }
 
 // Calls run(Weights{}) with the format of the kernel.
 template <class Run>
 void with_variant(const CudaLinear& weight, InputForm form, const Run& run) {
   const bool int8 = form == InputForm::kInt8;
-  switch (weight.kind) {
-    case CudaWeightKind::kF32:
+  switch (weight.coding) {
+    case Coding::kF32:
       return run(F32Weights{});
-    case CudaWeightKind::kBf16:
+    case Coding::kBf16:
       return run(Bf16Weights{});
-    case CudaWeightKind::kFp8:
+    case Coding::kE4m3:
       return scaled_first(weight, form) ? run(Fp8Weights<false>{}) : run(Fp8Weights<true>{});
-    case CudaWeightKind::kMxfp4:
+    case Coding::kE2m1:
       return int8 ? run(Mxfp4Integers{}) : run(Mxfp4Weights{});
-    case CudaWeightKind::kCodes4:
+    case Coding::kInt4:
       return int8 ? run(CodeIntegers<true>{}) : run(CodeWeights<true>{});
-    case CudaWeightKind::kCodes8:
+    case Coding::kInt8:
       return int8 ? run(CodeIntegers<false>{}) : run(CodeWeights<false>{});
   }
 }

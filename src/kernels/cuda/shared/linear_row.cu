@@ -42,14 +42,14 @@ struct LinearRow {
   }
 };
 
-std::size_t bits_of(CudaWeightKind kind) {
-  switch (kind) {
-    case CudaWeightKind::kF32:
+std::size_t bits_of(Coding coding) {
+  switch (coding) {
+    case Coding::kF32:
       return 32;
-    case CudaWeightKind::kBf16:
+    case Coding::kBf16:
       return 16;
-    case CudaWeightKind::kFp8:
-    case CudaWeightKind::kCodes8:
+    case Coding::kE4m3:
+    case Coding::kInt8:
       return 8;
     default:
       return 4;
@@ -117,12 +117,12 @@ RowCut cut_of(const Exec& exec, std::span<const LinearProduct> products, int tog
 bool has_row_kernel(const LinearProduct& product) {
   const CudaLinear& w = product.weight;
   const bool whole =
-      w.row_bytes * 8 == static_cast<std::size_t>(w.blocks) * static_cast<std::size_t>(w.block) * bits_of(w.kind);
+      w.row_bytes * 8 == static_cast<std::size_t>(w.blocks) * static_cast<std::size_t>(w.block) * bits_of(w.coding);
   return whole && !(scaled_first(w, product.form) && w.in % w.block != 0);
 }
 
 bool share_a_row_launch(const LinearProduct& a, const LinearProduct& b) {
-  return a.form == b.form && a.weight.kind == b.weight.kind && a.weight.block == b.weight.block &&
+  return a.form == b.form && a.weight.coding == b.weight.coding && a.weight.block == b.weight.block &&
          scaled_first(a.weight, a.form) == scaled_first(b.weight, b.form);
 }
 

@@ -296,9 +296,9 @@ class RowTile {
           const QuantizedInputs* x = inputs_.quantized(0);
           w_.block == 32 ? add([&](int b) { return x[b].scale; })
                          : add([&](int b) { return x[b * w_.block / 32].scale; });
-        } else if (kScaleFirst || w_.scale_kind == CudaScaleKind::kNone) {
+        } else if (kScaleFirst || w_.scales == ScaleFormat::kNone) {
           add([](int) { return 1.0F; });
-        } else if (w_.scale_kind == CudaScaleKind::kE8m0) {
+        } else if (w_.scales == ScaleFormat::kE8m0) {
           const auto* scales = reinterpret_cast<const std::uint8_t*>(scale_row(n)) + first;
           add([&](int b) { return e8m0_factor(scales[b]); });
         } else {
