@@ -13,9 +13,8 @@
 #include "cli/commands/synth_gguf.h"
 #include "cli/exit_code.h"
 #include "files/model_path.h"
-#include "files/safetensors_writer.h"
 #include "model/model_plan.h"
-#include "model/weights/synth_weights.h"
+#include "model/weights/synth_sources.h"
 
 namespace sluice {
 namespace {
@@ -47,43 +46,6 @@ Status copy_tokenizer(const std::string& from, const std::string& to) {
   return {};
 }
 
-// The sources point into both.
-std::vector<TensorSource> official_sources(const ModelPlan& plan, const SynthWeights& weights) {
-  std::vector<TensorSource> sources;
-  sources.reserve(plan.tensors.size());
-  for (const PlannedTensor& tensor : plan.tensors) {
-    TensorSource source{.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .data = {}, .produce = {}};
-    source.produce = [&weights, &tensor](std::size_t offset, std::span<std::byte> chunk) {
-      weights.fill(tensor, offset, chunk);
-      return Status();
-    };
-    sources.push_back(std::move(source));
-  }
-  return sources;
-}
-
-// The same values in f32, without scales.
-std::vector<TensorSource> f32_sources(const ModelPlan& plan, const SynthWeights& weights) {
-  std::vector<TensorSource> all = official_sources(plan, weights), sources;
-  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
-    const PlannedTensor& tensor = plan.tensors[i];
-    if (!tensor.scales_of.empty()) continue;
-    const bool scaled = i + 1 < plan.tensors.size() && plan.tensors[i + 1].scales_of == tensor.name;
-    const PlannedTensor* scales = scaled ? &plan.tensors[i + 1] : nullptr;
-    TensorSource source = std::move(all[i]);
-    if (tensor.dtype != DType::kI64) {
-      source.dtype = DType::kF32;
-      source.shape.back() = tensor.row_values;
-      source.produce = [&plan, &weights, &tensor, scales](std::size_t offset, std::span<std::byte> chunk) {
-        weights.fill_as_f32(tensor, scales, plan.config.quantization, offset, chunk);
-        return Status();
-      };
-    }
-    sources.push_back(std::move(source));
-  }
-  return sources;
-}
-
 struct Written {
   std::size_t tensors = 0, bytes = 0;
 };
@@ -109,7 +71,7 @@ Result<Written> write_gguf_model(const SynthOptions& options, const ModelPlan& p
 Result<Written> write_folder(const SynthOptions& options, const std::string& config_text, const ModelPlan& plan,
                              const SynthWeights& weights) {
   const std::vector<TensorSource> sources =
-      options.store == "f32" ? f32_sources(plan, weights) : official_sources(plan, weights);
+      options.store == "f32" ? synth_sources_as_f32(plan, weights) : synth_sources(plan, weights);
   Written written{.tensors = sources.size()};
   {
     ProgressBar bar("writing");
