@@ -72,8 +72,9 @@ function(sluice_test_program TARGET)
   endif()
 endfunction()
 
+# sluice_layer(NAME DEPENDS library... [TEST_DATA]): with TEST_DATA its tests read cmake/test_data.cmake's.
 function(sluice_layer NAME)
-  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "TEST_DATA" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${NAME}/*.cc)
   list(FILTER sources EXCLUDE REGEX "/kernels/cuda/runtime/")  # cmake/cuda.cmake
   list(FILTER sources EXCLUDE REGEX "${SLUICE_ISA_SOURCES}")  # cmake/isa.cmake
@@ -93,7 +94,9 @@ function(sluice_layer NAME)
     add_executable(${NAME}_test ${units})
     sluice_test_program(${NAME}_test)
     target_link_libraries(${NAME}_test PRIVATE sluice_${NAME})
-    add_dependencies(${NAME}_test test_data)
+    if(ARG_TEST_DATA)
+      add_dependencies(${NAME}_test test_data)
+    endif()
     add_test(NAME ${NAME} COMMAND ${NAME}_test --gtest_brief=1)
     if(NOT SLUICE_SANITIZE)
       set_tests_properties(${NAME} PROPERTIES TIMEOUT 600)  # one that hangs; the lanes have CTest's 1500

@@ -35,7 +35,7 @@ if has speed; then
   grep 'TFLOP\|copy ' "$folder/log" | tee "$out/speed.txt"
   nvidia-smi --query-gpu=clocks.sm,power.draw --format=csv,noheader | tee -a "$out/sm90.txt"
 fi
-for archive in tests/oracles/*.tar.xz; do tar xJf "$archive" -C "$folder"; done
+tests/oracles/make.sh "$sluice" "$folder" || exit 1
 if has models; then
   check "verify, the embedded model" "$sluice" verify "$model" "${cuda[@]}" --schedules "$schedules"
   for variant in "--compute-dtype fp8" "--expert-dtype int8" "--compute-dtype fp8 --expert-dtype int8"; do

@@ -53,9 +53,19 @@ struct Oracle {
     }
     return values;
   }
+
+  // The standard deviation of some of the logits.
+  double spread() const {
+    const auto values = read<float>("len5.logits");
+    double sum = 0, squares = 0;
+    for (const float value : values) sum += value, squares += double{value} * double{value};
+    const auto n = static_cast<double>(values.size());
+    return std::sqrt(squares / n - sum / n * (sum / n));
+  }
 };
 
-// A kind of checkpoint, and how close `plain` comes to its logits at every stored position.
+// A kind of checkpoint, and how close `plain` comes to its logits at every stored position, in standard deviations of
+// these logits.
 struct Kind {
   const char* name;
   double bound;
@@ -65,12 +75,11 @@ void PrintTo(const Kind& kind, std::ostream* out) {
   *out << kind.name;
 }
 
-// At most three times what is measured, which every instruction set repeats to the bit. The logits of llama-like and
-// qwen3-yarn-like have a standard deviation of 11.5, the others' 1.3.
+// At most three times what is measured, which every instruction set repeats to the bit.
 const Kind kKinds[] = {
-    {"v4-flash-like", 3.5e-5}, {"v4-pro-like", 2.7e-5},   {"v2-like", 6e-5},      {"v2-lite-like", 3.5e-5},
-    {"v3-like", 6.5e-5},       {"v32-like", 4.5e-5},      {"llama-like", 1.8e-4}, {"qwen3-yarn-like", 1.7e-4},
-    {"qwen2-swa-like", 2e-5},  {"qwen3moe-like", 1.4e-5},
+    {"v4-flash-like", 3.5e-5},  {"v4-pro-like", 2.7e-5},   {"v2-like", 5.5e-5},    {"v2-lite-like", 2.3e-5},
+    {"v3-like", 3.9e-5},        {"v32-like", 2.5e-5},      {"llama-like", 1.3e-5}, {"qwen3-yarn-like", 4e-5},
+    {"qwen2-swa-like", 1.2e-5}, {"qwen3moe-like", 1.4e-5},
 };
 
 const std::vector<int> kLengths = {1, 3, 4, 5, 127, 128, 129, 260, 700};
@@ -84,6 +93,7 @@ void expect_logits(const Kind& kind, const std::string& isa, int chunk, const st
   Oracle oracle(kind.name, isa, options);
   const auto ids = oracle.read<TokenId>("input_ids");
   const auto vocab = static_cast<std::size_t>(oracle.model->config().vocab_size);
+  const double spread = oracle.spread();
   int compared = 0;
   double worst = 0;
   for (const int n : lengths) {
@@ -98,14 +108,15 @@ void expect_logits(const Kind& kind, const std::string& isa, int chunk, const st
       for (std::size_t v = 0; v < vocab; ++v) {
         row = std::fmax(row, std::fabs(double{found[j * vocab + v]} - double{expected[j * vocab + v]}));
       }
+      row /= spread;
       EXPECT_LE(row, kind.bound) << kind.name << " length " << n << " position " << positions[j];
       worst = std::fmax(worst, row);
     }
     compared += static_cast<int>(positions.size());
   }
   EXPECT_GT(compared, 20) << "the oracle has lengths";
-  fmt::print("{} {} in pieces of {}: worst logit difference {:.2e} at {} positions\n", kind.name, isa, chunk, worst,
-             compared);
+  fmt::print("{} {} in pieces of {}: worst logit difference {:.2e} standard deviations at {} positions\n", kind.name,
+             isa, chunk, worst, compared);
 }
 
 constexpr int kWhole = 1 << 20;
@@ -127,11 +138,12 @@ TEST_P(OracleTest, Greedy) {
   Oracle oracle(GetParam().name, "auto");
   const auto tokens = oracle.read<TokenId>("greedy50.tokens");
   const auto margins = oracle.read<float>("greedy50.margin");
+  const double near_tie = 2 * GetParam().bound * oracle.spread();
   TestSequence sequence(oracle.model->cache_layout(), static_cast<int>(tokens.size()));
   const int last = 49;
   auto logits = sequence.run(*oracle.model, oracle.exec, {tokens.data(), 50}, {&last, 1});
   for (std::size_t i = 50; i < tokens.size(); ++i) {
-    if (static_cast<double>(margins[i - 50]) < 2 * GetParam().bound) break;  // may go either way, and the rest too
+    if (static_cast<double>(margins[i - 50]) < near_tie) break;  // may go either way, and the rest too
     const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
     ASSERT_EQ(best, tokens[i]) << GetParam().name << " step " << i - 50;
     const int only = 0;
@@ -141,7 +153,7 @@ TEST_P(OracleTest, Greedy) {
 
 // Latent attention with expanded keys and values, whatever the length of a span, over prefixes in pieces of any size.
 TEST(ExpandedOracleTest, Logits) {
-  for (const Kind& kind : {Kind{"v2-like", 1.2e-4}, Kind{"v2-lite-like", 7e-5}, Kind{"v3-like", 1e-4}}) {
+  for (const Kind& kind : {Kind{"v2-like", 9e-5}, Kind{"v2-lite-like", 5.8e-5}, Kind{"v3-like", 8e-5}}) {
     EngineSetup options;
     options.numerics.mla_prefill = "expanded";
     options.testing.mla_expand_from = 1;

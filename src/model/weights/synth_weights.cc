@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kQuantiles = 1 << 16;
 // Standard deviations of the codes: the largest of 65536 quantiles, 4.2, stays within 448, and most within 6.
 constexpr float kE4m3Spread = 64.0F, kE2m1Spread = 2.0F, kQ4Spread = 2.5F;
-constexpr float kVectorSpread = 0.1F;
+constexpr float kVectorSpread = 0.1F, kOffsetSpread = 0.5F;
 
 // FNV-1a: a stable 64-bit name for a tensor.
 std::uint64_t hash_name(std::string_view name) {
@@ -42,11 +42,21 @@ std::vector<float> normal_quantiles(std::size_t n) {
   return quantiles;
 }
 
+// The scales of hyper-connections multiply what a token's streams say: near 0, no stream would depend on the token.
 float mean_of(const PlannedTensor& tensor) {
-  return tensor.shape.size() == 1 && tensor.name.ends_with("norm.weight") ? 1.0F : 0.0F;
+  const bool scale = tensor.name.find("hc_") != std::string::npos && tensor.name.ends_with("_scale");
+  return tensor.shape.size() == 1 && (scale || tensor.name.ends_with("norm.weight")) ? 1.0F : 0.0F;
+}
+
+// Values that are added to logits of about 1 before a softmax, a sigmoid or Sinkhorn's iteration, and have to count
+// there: sinks, the bases of hyper-connections, position biases of compressors.
+bool is_offset(std::string_view name) {
+  return name.ends_with(".attn_sink") || name.ends_with("compressor.ape") ||
+         (name.find("hc_") != std::string_view::npos && name.ends_with("_base"));
 }
 
 float spread_of(const PlannedTensor& tensor) {
+  if (is_offset(tensor.name)) return kOffsetSpread;
   return tensor.shape.size() == 1 ? kVectorSpread : 1.0F / std::sqrt(static_cast<float>(tensor.row_values));
 }
 

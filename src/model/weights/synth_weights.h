@@ -1,9 +1,10 @@
 // The values of a random checkpoint: a pure function of (seed, tensor name, element), so any piece of any tensor can be
-// made at any time.
+// made at any time. They are a frozen format: the tests' oracles (tests/oracles) hold logits of these weights.
 //
 //   weights      N(0, 1 / row length); quantised ones through codes and scales that vary from block to block
-//   norms        N(1, 0.1^2)
-//   other vectors (biases, sinks, hyper-connection scales and bases)  N(0, 0.1^2)
+//   norms, scales of hyper-connections  N(1, 0.1^2)
+//   sinks, bases of hyper-connections, position biases of compressors  N(0, 0.5^2)
+//   other vectors (biases)  N(0, 0.1^2)
 //   ids          the ids of a row are distinct
 // A forward pass then gives finite logits that depend on every tensor. Thread safety: const after it is made.
 #pragma once
