@@ -104,7 +104,7 @@ class Bench {
  private:
   void add(int prompt_tokens, int answer_tokens, bool fresh) {
     NewSequence sequence;
-    sequence.max_tokens = answer_tokens;
+    sequence.options = share({.max_tokens = answer_tokens});
     sequence.prompt.resize(static_cast<std::size_t>(prompt_tokens));
     const std::uint32_t seed = fresh ? ++seed_ : 1 + next_known_++ % seed_;
     for (std::size_t i = 0; i < sequence.prompt.size(); ++i) {  // it begins with the digits of the seed

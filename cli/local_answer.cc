@@ -75,14 +75,13 @@ Result<GenerationStats> generate(const LoadedModel& model, GenerationRequest req
   OutputQueue queue;
   const auto start = Clock::now();
   SLUICE_ASSIGN_OR_RETURN(const RequestId id, model.engine->submit({
-                                                  .prompt = std::move(request.prompt),
-                                                  .max_tokens = max_tokens,
-                                                  .stop_token_ids = model.engine->end_token_ids(),
-                                                  .sampling = request.sampling,
-                                                  .rules = std::move(request.rules),
-                                                  .cache_salt = "",
-                                                  .message_starts = std::move(request.message_starts),
-                                                  .on_output = [&queue](Output o) { queue.push(0, std::move(o)); },
+                                                  {.max_tokens = max_tokens,
+                                                   .stop_token_ids = model.engine->end_token_ids(),
+                                                   .sampling = request.sampling,
+                                                   .rules = std::move(request.rules),
+                                                   .message_starts = std::move(request.message_starts)},
+                                                  std::move(request.prompt),
+                                                  [&queue](Output o) { queue.push(0, std::move(o)); },
                                               }));
   while (true) {
     const std::optional<OutputQueue::Item> item = queue.pop(kInterruptPoll);

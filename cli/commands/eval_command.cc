@@ -103,15 +103,13 @@ class Evaluation {
                             answer_budget(*model_.engine, request.prompt.size(), options_.max_tokens));
     runs_[index].stream = std::make_unique<GenerationStream>(*model_.tokenizer, std::vector<std::string>(),
                                                              /*logprobs=*/false, std::move(request.parser));
-    SLUICE_ASSIGN_OR_RETURN(
-        runs_[index].request,
-        model_.engine->submit({.prompt = std::move(request.prompt),
-                               .max_tokens = max_tokens,
-                               .stop_token_ids = model_.engine->end_token_ids(),
-                               .sampling = {.temperature = 0.0F, .top_logprobs = 0},
-                               .cache_salt = "",
-                               .message_starts = std::move(request.message_starts),
-                               .on_output = [this, index](Output o) { queue_.push(index, std::move(o)); }}));
+    SLUICE_ASSIGN_OR_RETURN(runs_[index].request,
+                            model_.engine->submit({{.max_tokens = max_tokens,
+                                                    .stop_token_ids = model_.engine->end_token_ids(),
+                                                    .sampling = {.temperature = 0.0F, .top_logprobs = 0},
+                                                    .message_starts = std::move(request.message_starts)},
+                                                   std::move(request.prompt),
+                                                   [this, index](Output o) { queue_.push(index, std::move(o)); }}));
     return {};
   }
 

@@ -163,6 +163,7 @@ Status score(Runner& runner, const Item& item, const ScoreOptions& options, int 
   to.ids.assign(item.ids.begin(), item.ids.end());
   Status status;
   std::vector<ScoreWish> wishes;
+  const RequestOptions asked{.return_routed_experts = options.experts, .return_sparse_indices = options.indices};
   for (Position begin = 0; begin < tokens && status.ok(); begin += chunk) {
     const int rows = std::min(chunk, tokens - begin);
     wishes.clear();
@@ -174,8 +175,7 @@ Status score(Runner& runner, const Item& item, const ScoreOptions& options, int 
         .ids = std::span(item.ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)),
         .logit_rows = {},
         .scores = wishes,
-        .exports_experts = options.experts,
-        .exports_entries = options.indices};
+        .options = &asked};
     status = runner.run_step({&span, 1});
     if (!status.ok()) break;
     take_scores(runner, to);

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/constraint.h"
+#include "sluice/request_options.h"
 #include "sluice/sampling.h"
 #include "sluice/status.h"
 #include "sluice/step_record.h"
@@ -22,7 +22,6 @@
 namespace sluice {
 
 inline constexpr int kMostStepRows = 512;
-inline constexpr int kMaxChoices = 1024;                                       // of a request
 inline constexpr int kMostDrafts = 8;                                          // of a sequence in a step
 inline constexpr std::int64_t kMaxDistributionBytes = std::int64_t{64} << 20;  // of a prompt
 
@@ -136,7 +135,7 @@ struct ExportedRows {
 
 // What the engine reports for one request, one generated token at a time, in order; the last one has `finished`.
 struct Output {
-  int choice = 0;                     // which of Request::n; each ends by itself
+  int choice = 0;                     // which of RequestOptions::n; each ends by itself
   std::optional<std::int32_t> token;  // absent when the request ended without one (cancelled, error, max_tokens 0)
   float logprob = 0.0F;               // when asked for
   std::vector<TokenLogprob> top;      // the likeliest tokens, then those of SamplingParams::logprob_ids
@@ -145,38 +144,17 @@ struct Output {
   Status status;                                               // why, for kError
   int cached_tokens = 0;                                       // prompt tokens that were not computed again
   std::chrono::steady_clock::time_point admitted{};            // when its sequence first got memory; unset: never
-  bool predicted = false;                                      // the token was drafted from Request::prediction
+  bool predicted = false;                                      // the token was drafted from the prediction
   std::shared_ptr<const PromptLogprobs> prompt_logprobs = {};  // when asked for: in the first output of each choice
   // When asked for: of all positions before that of `token`. Of a prompt without an answer: its last position, too.
   std::shared_ptr<const ExportedRows> exported = {};
   std::shared_ptr<const std::string> weights_version = {};  // of the model that computes all of it
 };
 
-struct Request {
-  std::vector<std::int32_t> prompt;          // at least one id
-  int max_tokens = 16;                       // generated tokens, >= 0
-  std::vector<std::int32_t> stop_token_ids;  // an end token is reported as the last token, with reason kStop
-  SamplingParams sampling;
-  // What the answer may say, as far as the client knows: text to draft from. It changes no token.
-  std::vector<std::int32_t> prediction = {};
-  // What the answer is bound to, of this vocabulary; null: nothing. Each choice has a copy.
-  std::shared_ptr<const TokenConstraint> constraint = {};
-  std::shared_ptr<const TokenRules> rules = {};  // null: none
-  // Independent answers to the same prompt; choice i samples with choice_seed(sampling.seed, i).
-  int n = 1;  // 1 to kMaxChoices
-  // The prompt's own log-probabilities: -1: none; k >= 0: of its tokens from position prompt_logprobs_start on, and of
-  // the k best. What lies before that may come from the cache; the rest is computed, whatever is cached.
-  int prompt_logprobs = -1, prompt_logprobs_start = 0;
-  bool prompt_distributions = false;  // with them: of all tokens, kMaxDistributionBytes in all
-  // Report which experts each position went to, and which compressed entries the indexers chose for it. All positions
-  // are computed then, whatever is cached, and no tokens are drafted.
-  bool return_routed_experts = false, return_sparse_indices = false;
-  int priority = 0;        // lower first; only policy "priority" looks at it
-  std::string cache_salt;  // a request shares cached blocks only with requests of the same salt
-  // Positions in the prompt where a message begins, ascending: what comes before one is likely to be used again.
-  std::vector<std::int32_t> message_starts;
+struct Request : RequestOptions {
+  std::vector<std::int32_t> prompt = {};  // at least one id
   // Called on the engine's thread; must not block, must not throw, and must not call the engine, except cancel().
-  std::function<void(Output)> on_output;
+  std::function<void(Output)> on_output = {};
 };
 
 using RequestId = std::uint64_t;

@@ -209,12 +209,7 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
   Stepper stepper(runner_, options_);
   SLUICE_RETURN_IF_ERROR(stepper.check(test.prompt, test.context() - test.prompt));
   for (int i = 0; i < test.concurrency; ++i) {
-    stepper.add({.prompt = ids(test.prompt, i),
-                 .max_tokens = test.context() - test.prompt,
-                 .cache_salt = {},
-                 .message_starts = {},
-                 .answer = {},
-                 .prediction = {}});
+    stepper.add({.prompt = ids(test.prompt, i), .options = share({.max_tokens = test.context() - test.prompt})});
   }
   const auto step = [&](StepShape* shape) -> Status {
     SLUICE_RETURN_IF_ERROR(stepper.step());

@@ -88,11 +88,11 @@ Status EngineImpl::check_rules(const TokenRules& rules) const {
       "cpu, or leave them out");
 }
 
-Status EngineImpl::check_exports(const Request& request) const {
-  if (request.return_routed_experts && !has_experts_) {
+Status EngineImpl::check_exports(const RequestOptions& options) const {
+  if (options.return_routed_experts && !has_experts_) {
     return invalid_argument("return_routed_experts: this model has no routed experts");
   }
-  if (!request.return_sparse_indices || has_indexers_) return {};
+  if (!options.return_sparse_indices || has_indexers_) return {};
   return invalid_argument("return_sparse_indices: this model has no indexers");
 }
 
@@ -140,6 +140,8 @@ Status EngineImpl::check(const Request& request) const {
 
 Result<RequestId> EngineImpl::submit(Request request) {
   SLUICE_RETURN_IF_ERROR(check(request));
+  Arrival arrival{.prompt = std::move(request.prompt), .on_output = std::move(request.on_output)};
+  arrival.options = share(std::move(request));  // constant from here on
   RequestId id = 0;
   {
     std::lock_guard lock(mutex_);
@@ -147,7 +149,8 @@ Result<RequestId> EngineImpl::submit(Request request) {
     if (!changed_.ok()) return changed_;
     if (!broken_.ok()) return broken_;
     id = ++last_request_id_;
-    arrivals_.push_back({id, std::move(request)});
+    arrival.id = id;
+    arrivals_.push_back(std::move(arrival));
   }
   wake_.notify_one();
   return id;

@@ -64,7 +64,9 @@ class EngineImpl final : public Engine {
 
   struct Arrival {
     RequestId id = 0;
-    Request request;
+    std::vector<TokenId> prompt;
+    std::shared_ptr<const RequestOptions> options;
+    std::function<void(Output)> on_output;
   };
   struct Cancel {
     RequestId id = 0;
@@ -90,7 +92,7 @@ class EngineImpl final : public Engine {
   Status check(const Request& request) const;
   bool is_broken() const;
   Status check_rules(const TokenRules& rules) const;
-  Status check_exports(const Request& request) const;
+  Status check_exports(const RequestOptions& options) const;
   Status check_ids(const char* field, const std::vector<std::int32_t>& ids) const;
   bool run_task(std::function<void()> work, double seconds);
 
@@ -123,7 +125,7 @@ class EngineImpl final : public Engine {
   void finish(SequenceId id, Output output);
   // A choice has ended; the last one ends the request. The pending request may be gone afterwards.
   void end_choice(PendingRequest& pending, int choice, Output output);
-  void report(const Request& request, Output output);
+  void report(const std::function<void(Output)>& on_output, Output output);
   void publish_stats();
   SequenceAnswer& answer(SequenceId id) { return stepper_.answer(id); }
 

@@ -65,45 +65,34 @@ void EngineImpl::arrive(Arrival arrival) {
   const RequestId id = arrival.id;
   PendingRequest& pending = pending_[id];
   pending.id = id;
-  pending.request = std::move(arrival.request);
-  Request& request = pending.request;
-  pending.choices.resize(static_cast<std::size_t>(request.n));
-  pending.ended.resize(static_cast<std::size_t>(request.n));
-  pending.unfinished = request.n;
-  const bool exports = request.return_routed_experts || request.return_sparse_indices;
-  const bool computes = request.prompt_logprobs >= 0 || exports;
-  if (request.prompt_logprobs >= 0) {
+  pending.options = std::move(arrival.options);
+  pending.on_output = std::move(arrival.on_output);
+  const RequestOptions& options = *pending.options;
+  pending.choices.resize(static_cast<std::size_t>(options.n));
+  pending.ended.resize(static_cast<std::size_t>(options.n));
+  pending.unfinished = options.n;
+  if (options.prompt_logprobs >= 0) {
     pending.prompt_logprobs = std::make_shared<PromptLogprobs>();
-    pending.prompt_logprobs->start = std::max(1, request.prompt_logprobs_start);
+    pending.prompt_logprobs->start = std::max(1, options.prompt_logprobs_start);
   }
-  if (request.max_tokens == 0 && !computes) {
-    const int n = request.n;  // the last one ends the request
+  if (options.max_tokens == 0 && options.prompt_logprobs < 0 && !options.exports()) {
+    const int n = options.n;  // the last one ends the request
     for (int choice = 0; choice < n; ++choice) end_choice(pending, choice, ending(FinishReason::kLength));
     return;
   }
-  NewSequence sequence;
-  sequence.prompt = std::move(request.prompt);
-  sequence.max_tokens = std::max(1, request.max_tokens);  // one is drawn in vain where none is asked for
-  sequence.logprobs = pending.prompt_logprobs;
-  sequence.top_logprobs = request.prompt_logprobs;
-  sequence.distributions = request.prompt_distributions;
-  sequence.exports_experts = request.return_routed_experts;
-  sequence.exports_entries = request.return_sparse_indices;
-  sequence.priority = request.priority;
-  sequence.cache_salt = std::move(request.cache_salt);
-  sequence.message_starts = std::move(request.message_starts);
-  sequence.answer = answer_of(pending, 0);
-  sequence.prediction = std::move(request.prediction);
-  pending.choices[0] = stepper_.add(std::move(sequence));
+  pending.choices[0] = stepper_.add({.prompt = std::move(arrival.prompt),
+                                     .options = pending.options,
+                                     .answer = answer_of(pending, 0),
+                                     .logprobs = pending.prompt_logprobs});
 }
 
 SequenceAnswer EngineImpl::answer_of(PendingRequest& pending, int choice) const {
-  SequenceAnswer answer{.request = &pending, .choice = choice, .sampling = pending.request.sampling};
-  answer.sampling.seed = choice_seed(pending.request.sampling.seed, choice);
-  const Request& request = pending.request;
-  if (request.constraint != nullptr) answer.constraint = request.constraint->copy();
-  if (request.rules != nullptr && request.rules->any()) {
-    answer.ruled = std::make_shared<RuledTokens>(request.rules, request.stop_token_ids, runner_->vocab_size());
+  const RequestOptions& options = *pending.options;
+  SequenceAnswer answer{.request = &pending, .choice = choice, .sampling = options.sampling};
+  answer.sampling.seed = choice_seed(options.sampling.seed, choice);
+  if (options.constraint != nullptr) answer.constraint = options.constraint->copy();
+  if (options.rules != nullptr && options.rules->any()) {
+    answer.ruled = std::make_shared<RuledTokens>(options.rules, options.stop_token_ids, runner_->vocab_size());
   }
   return answer;
 }
@@ -124,7 +113,7 @@ void EngineImpl::cancel_now(const Cancel& cancel) {
   const auto found = pending_.find(cancel.id);
   if (found == pending_.end()) return;  // unknown, or finished meanwhile
   PendingRequest& pending = found->second;
-  const int n = pending.request.n;
+  const int n = pending.options->n;
   if (cancel.choice != kAllChoices) {
     if (cancel.choice >= 0 && cancel.choice < n) cancel_choice(pending, cancel.choice);
     return;
@@ -139,7 +128,7 @@ void EngineImpl::cancel_choice(PendingRequest& pending, int choice) {
   if (!pending.choices[index]) return end_choice(pending, choice, ending(FinishReason::kCancelled));
   // The others wait for this one's prompt: they begin by themselves.
   if (choice == 0) {
-    for (int other = 1; other < pending.request.n; ++other) {
+    for (int other = 1; other < pending.options->n; ++other) {
       const auto o = static_cast<std::size_t>(other);
       if (!pending.ended[o] && !pending.choices[o]) begin_again(pending.choices[index], other);
     }
@@ -147,7 +136,7 @@ void EngineImpl::cancel_choice(PendingRequest& pending, int choice) {
   finish(pending.choices[index], ending(FinishReason::kCancelled));
 }
 
-// Choices that have not begun begin with the first one's token, or when it ends.
+// Choices that have not begun are not paused.
 void EngineImpl::pause_now(const Pause& pause) {
   const auto found = pending_.find(pause.id);
   if (found == pending_.end()) return;  // unknown, finished meanwhile, or not begun
@@ -234,7 +223,7 @@ void EngineImpl::draw_all() {
     if (!id) continue;
     const std::size_t row = stepper_.logits_row(i);
     const SequenceAnswer& a = answer(id);
-    if (a.choice == 0 && stepper_.generated(id) == 0 && a.request->request.n > 1) fork_choices(id, row);
+    if (a.choice == 0 && stepper_.generated(id) == 0 && a.request->options->n > 1) fork_choices(id, row);
     stepper_.draw(id, row, answer(id).sampling);
   }
   stepper_.send();
@@ -244,7 +233,7 @@ void EngineImpl::draw_all() {
 // place or memory now begins by itself; its tokens are the same.
 void EngineImpl::fork_choices(SequenceId first, std::size_t row) {
   PendingRequest& pending = *answer(first).request;
-  for (int choice = 1; choice < pending.request.n; ++choice) {
+  for (int choice = 1; choice < pending.options->n; ++choice) {
     const auto index = static_cast<std::size_t>(choice);
     if (pending.ended[index] || pending.choices[index]) continue;
     const SequenceId id = stepper_.fork(first, answer_of(pending, choice));
@@ -277,9 +266,9 @@ void EngineImpl::deliver(const DrawnToken& drawn) {
   Status status = *drawn.bound;
   if (status.ok()) status = read_sample(*drawn.row, static_cast<Position>(stepper_.tokens(id).size()), &sampled);
   if (!status.ok()) return finish(id, ending(FinishReason::kError, std::move(status)));
-  const Request& request = a.request->request;
-  const bool exports = request.return_routed_experts || request.return_sparse_indices;
-  if (request.max_tokens == 0) {
+  const RequestOptions& options = *a.request->options;
+  const bool exports = options.exports();
+  if (options.max_tokens == 0) {
     Output prompt_only = ending(FinishReason::kLength);
     prompt_only.prompt_logprobs = a.request->prompt_logprobs;
     if (exports) prompt_only.exported = std::make_shared<ExportedRows>(stepper_.take_exported(id));
@@ -302,9 +291,9 @@ void EngineImpl::deliver(const DrawnToken& drawn) {
   output.predicted = drawn.predicted;
   if (stepper_.generated(id) == 1) output.prompt_logprobs = a.request->prompt_logprobs;
   if (exports) output.exported = std::make_shared<ExportedRows>(stepper_.take_exported(id));
-  const std::vector<std::int32_t>& stops = request.stop_token_ids;
+  const std::vector<std::int32_t>& stops = options.stop_token_ids;
   const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
-  if (!stopped && stepper_.generated(id) < request.max_tokens) return report(request, std::move(output));
+  if (!stopped && stepper_.generated(id) < options.max_tokens) return report(a.request->on_output, std::move(output));
   output.finished = true;
   output.reason = stopped ? FinishReason::kStop : FinishReason::kLength;
   finish(id, std::move(output));
@@ -319,7 +308,7 @@ void EngineImpl::fail_step(const Status& status) {
     PendingRequest& pending = *answer(id).request;
     const RequestId request = pending.id;
     const int choice = answer(id).choice;
-    for (int other = pending.request.n - 1; choice == 0 && other > 0; --other) {
+    for (int other = pending.options->n - 1; choice == 0 && other > 0; --other) {
       const auto o = static_cast<std::size_t>(other);
       if (pending.ended[o] || pending.choices[o]) continue;
       end_choice(pending, other, ending(FinishReason::kError, status));
@@ -341,7 +330,7 @@ void EngineImpl::fail_all(const Status& status) {
   taken_arrivals_.clear();
   while (!pending_.empty()) {
     PendingRequest& pending = pending_.begin()->second;
-    for (int left = pending.unfinished, choice = pending.request.n - 1; left > 0; --choice) {
+    for (int left = pending.unfinished, choice = pending.options->n - 1; left > 0; --choice) {
       const auto index = static_cast<std::size_t>(choice);
       if (pending.ended[index]) continue;
       --left;  // the last one ends the request
@@ -368,21 +357,21 @@ void EngineImpl::end_choice(PendingRequest& pending, int choice, Output output) 
   output.choice = choice;
   pending.ended[static_cast<std::size_t>(choice)] = true;
   pending.choices[static_cast<std::size_t>(choice)] = {};
-  if (--pending.unfinished > 0) return report(pending.request, std::move(output));
-  const Request request = std::move(pending.request);
+  if (--pending.unfinished > 0) return report(pending.on_output, std::move(output));
+  const std::function<void(Output)> on_output = std::move(pending.on_output);
   pending_.erase(pending.id);
   ++(output.reason == FinishReason::kCancelled ? cancelled_requests_ : finished_requests_);
   publish_stats();
-  report(request, std::move(output));
+  report(on_output, std::move(output));
 }
 
-void EngineImpl::report(const Request& request, Output output) {
-  if (!request.on_output) return;
+void EngineImpl::report(const std::function<void(Output)>& on_output, Output output) {
+  if (!on_output) return;
   {
     const std::lock_guard lock(mutex_);
     output.weights_version = version_;
   }
-  request.on_output(std::move(output));
+  on_output(std::move(output));
 }
 
 }  // namespace sluice

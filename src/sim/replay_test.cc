@@ -108,11 +108,13 @@ class Recording {
     const int shared = pick(0, 4) * 128, own = pick(1, 900);
     for (int i = 0; i < shared; ++i) given.prompt.push_back(i % 97);
     for (int i = 0; i < own; ++i) given.prompt.push_back(pick(0, 4000));
-    given.max_tokens = pick(1, 200);
-    given.priority = pick(0, 2);
-    if (pick(0, 1)) given.message_starts = {0, std::min(shared + 1, static_cast<int>(given.prompt.size()) - 1)};
-    if (!stepper_->check(static_cast<int>(given.prompt.size()), given.max_tokens).ok()) return;
-    const Live live = {pick(1, given.max_tokens), pick(0, 3) ? 0 : pick(1, 3)};
+    RequestOptions options;
+    options.max_tokens = pick(1, 200);
+    options.priority = pick(0, 2);
+    if (pick(0, 1)) options.message_starts = {0, std::min(shared + 1, static_cast<int>(given.prompt.size()) - 1)};
+    if (!stepper_->check(static_cast<int>(given.prompt.size()), options.max_tokens).ok()) return;
+    const Live live = {pick(1, options.max_tokens), pick(0, 3) ? 0 : pick(1, 3)};
+    given.options = share(std::move(options));
     live_[stepper_->add(std::move(given))] = live;
   }
 

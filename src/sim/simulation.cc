@@ -196,9 +196,9 @@ class Simulation {
     }
     NewSequence sequence;
     sequence.prompt = trace_prompt(trace_, request);
-    sequence.max_tokens = options_.by_steps ? most_tokens(request) : asked.output_length;
-    sequence.priority = asked.priority;
-    sequence.message_starts = asked.message_starts;
+    sequence.options = share({.max_tokens = options_.by_steps ? most_tokens(request) : asked.output_length,
+                              .priority = asked.priority,
+                              .message_starts = asked.message_starts});
     begin(stepper_.add(std::move(sequence)), request, time);
   }
 

@@ -120,14 +120,11 @@ Status AloneAnswers::compute(const WorkRequest& r, int choice) {
   Position position = 0;
   Status status;
   const std::vector<ScoreWish> of_prompt = wishes(r);
+  const RequestOptions options{.return_routed_experts = exports, .return_sparse_indices = exports};
   while (status.ok() && static_cast<int>(result.tokens.size()) < max_tokens) {
     const int last = static_cast<int>(next.size()) - 1;
     const SamplingParams sampling = sampling_of(r, choice);
-    StepSpan span{.sequence = slot,
-                  .ids = next,
-                  .logit_rows = {&last, 1},
-                  .exports_experts = exports,
-                  .exports_entries = exports};
+    StepSpan span{.sequence = slot, .ids = next, .logit_rows = {&last, 1}, .options = &options};
     if (runner_.model().drafts() && !result.tokens.empty()) {
       span.model_drafts = std::min(runner_.pools().plan().open_states - 2, runner_.max_model_len() - position - 1);
       span.sampling = &sampling;

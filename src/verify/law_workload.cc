@@ -136,20 +136,21 @@ void WorkloadChecker::begin(Stepper& stepper, const Workload& work, int request,
   const auto answered = static_cast<std::size_t>(r.answered);
   const std::vector<TokenId>& answer = expected(r, choice).tokens;
   sequence.prompt.insert(sequence.prompt.end(), answer.begin(), answer.begin() + r.answered);
-  sequence.max_tokens = r.max_tokens - r.answered;
+  sequence.options = share({.max_tokens = r.max_tokens - r.answered,
+                            .prompt_logprobs = kTop,
+                            .return_routed_experts = r.exports,
+                            .return_sparse_indices = r.exports,
+                            .priority = r.priority,
+                            .cache_salt = r.salt});
   if (r.scored_from >= 0 && choice == 0) {
     sequence.logprobs = std::make_shared<PromptLogprobs>();
     sequence.logprobs->start = std::max(1, r.scored_from);
-    sequence.top_logprobs = kTop;
   }
   const auto scores = sequence.logprobs;
-  sequence.priority = r.priority;
-  sequence.cache_salt = r.salt;
   sequence.answer = answer_of(r, choice);
   for (int i = 0; i < r.answered && sequence.answer.constraint != nullptr; ++i) {
     sequence.answer.constraint->accept(answer[static_cast<std::size_t>(i)]);
   }
-  sequence.exports_experts = sequence.exports_entries = r.exports;
   const auto constraint = sequence.answer.constraint;
   live_[stepper.add(std::move(sequence)).value] = {.request = request,
                                                    .choice = choice,

@@ -43,6 +43,7 @@
 #include "kernels/step/step_builder.h"
 #include "model/engine_setup.h"
 #include "model/model.h"
+#include "sluice/request_options.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -81,8 +82,8 @@ struct StepSpan {
   std::span<const TokenId> drafts = {};  // guesses at those behind it: the last rows, of which some may stay (settle())
   int model_drafts = 0;  // instead: so many that the model makes (Model::draft()), drawn with `sampling`
   const SamplingParams* sampling = nullptr;
-  std::span<const ScoreWish> scores = {};  // by row, ascending
-  bool exports_experts = false, exports_entries = false;
+  std::span<const ScoreWish> scores = {};   // by row, ascending
+  const RequestOptions* options = nullptr;  // of its request, constant while the step runs; null: the defaults
 
   int draft_count() const { return static_cast<int>(drafts.size()) + model_drafts; }
   int rows() const { return static_cast<int>(ids.size()) + newest + draft_count(); }

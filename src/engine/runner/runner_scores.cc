@@ -75,8 +75,8 @@ void Runner::plan_exports(std::span<const StepSpan> spans) {
   bool experts = false, entries = false;
   for (const StepSpan& span : spans) {
     rows += static_cast<std::size_t>(span.rows());
-    experts |= span.exports_experts;
-    entries |= span.exports_entries;
+    experts |= span.options != nullptr && span.options->return_routed_experts;
+    entries |= span.options != nullptr && span.options->return_sparse_indices;
   }
   const auto next = [](std::vector<ExportedLayer>& layers, std::size_t* count) -> ExportedLayer& {
     if (*count == layers.size()) layers.emplace_back();

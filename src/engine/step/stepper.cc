@@ -116,23 +116,22 @@ SequenceId Stepper::enter(Sequence given) {
 SequenceId Stepper::add(NewSequence given) {
   Sequence s;
   s.tokens = std::move(given.prompt);
-  s.counts = {
-      .prompt_tokens = static_cast<int>(s.tokens.size()), .max_tokens = given.max_tokens, .priority = given.priority};
+  s.options = given.options != nullptr ? std::move(given.options) : share({});
+  const RequestOptions& options = *s.options;
+  s.counts = {.prompt_tokens = static_cast<int>(s.tokens.size()),
+              .max_tokens = std::max(1, options.max_tokens),  // one is drawn in vain where none is asked for
+              .priority = options.priority};
   s.answer = given.answer;
-  s.prediction = std::move(given.prediction);
   s.logprobs = std::move(given.logprobs);
-  s.top_logprobs = given.top_logprobs;
-  s.distributions = given.distributions;
-  s.exports_experts = given.exports_experts;
-  s.exports_entries = given.exports_entries;
-  s.chain = std::make_unique<BlockChain>(runner_->root(given.cache_salt));
+  s.chain = std::make_unique<BlockChain>(runner_->root(options.cache_salt));
   s.chain->set_kept_blocks(
-      blocks_to_keep(runner_->prefix_cache().retention(), s.counts.prompt_tokens, given.message_starts));
+      blocks_to_keep(runner_->prefix_cache().retention(), s.counts.prompt_tokens, options.message_starts));
   s.count = std::make_shared<PromptCount>();
   if (runner_->prefix_cache().enabled()) s.chain->extend(s.tokens);
   const SequenceId id = enter(std::move(s));
   record_arrival(sequence(id), nullptr);
-  for (const Position start : given.message_starts) record(StepItem::Kind::kMessage, sequence(id), start);
+  for (const Position start : sequence(id).options->message_starts)
+    record(StepItem::Kind::kMessage, sequence(id), start);
   return id;
 }
 
@@ -144,9 +143,7 @@ Stepper::Sequence Stepper::copy_of_prompt(const Sequence& other, const SequenceA
   s.tokens = other.tokens;
   s.counts = other.counts;
   s.answer = answer;
-  s.prediction = other.prediction;
-  s.exports_experts = other.exports_experts;
-  s.exports_entries = other.exports_entries;
+  s.options = other.options;
   s.chain = std::make_unique<BlockChain>(*other.chain);
   s.count = other.count;
   return s;
@@ -448,8 +445,7 @@ void Stepper::build_spans() {
                            .chain = runner_->prefix_cache().enabled() ? s.chain.get() : nullptr,
                            .newest = newest,
                            .scores = scores_of(span),
-                           .exports_experts = s.exports_experts,
-                           .exports_entries = s.exports_entries});
+                           .options = s.options.get()});
     set_drafts(span, &step_spans_.back());
     drafted_ |= span.drafts > 0;
   }

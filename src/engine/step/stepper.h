@@ -45,7 +45,8 @@ namespace sluice {
 // A request with choices that have not ended. Its prompt is in its sequences.
 struct PendingRequest {
   RequestId id = 0;
-  Request request;
+  std::shared_ptr<const RequestOptions> options = {};
+  std::function<void(Output)> on_output = {};
   std::vector<SequenceId> choices;  // none: not begun (waiting for the prompt, which choice 0 computes), or ended
   std::vector<bool> ended;
   int unfinished = 0;
@@ -75,18 +76,11 @@ struct DrawnToken {
 };
 
 struct NewSequence {
-  std::vector<TokenId> prompt;  // at least one
-  int max_tokens = 1;           // of the answer, at least one
-  int priority = 0;
-  std::string cache_salt = {};
-  std::vector<Position> message_starts = {};  // ascending
+  std::vector<TokenId> prompt;                         // at least one
+  std::shared_ptr<const RequestOptions> options = {};  // null: the defaults
   SequenceAnswer answer = {};
-  std::vector<TokenId> prediction = {};  // of the answer, to draft from; may be empty
-  // Filled, from its `start` on, as the prompt is computed, with so many of the best each; null: not wanted.
+  // Filled, from its `start` on, as the prompt is computed; null: not wanted.
   std::shared_ptr<PromptLogprobs> logprobs = {};
-  int top_logprobs = 0;
-  bool distributions = false;  // of all tokens, too
-  bool exports_experts = false, exports_entries = false;
 };
 
 class Stepper final {
@@ -206,22 +200,19 @@ class Stepper final {
     DraftSource source = DraftSource::kMtp;  // of the drafts of its span
     TokenId foreseen = -1;                   // the token that is on its way, as somebody would draft it; -1: nobody
     DraftSource foreseen_by = DraftSource::kMtp;
-    std::vector<TokenId> prediction;
     std::unique_ptr<CopiedDrafts> copies;
     bool complete = false;  // that one is its last: it has left the scheduler and the memory
     StateSlot slot;         // while running
     SwapHandle swapped;     // while its state is in the swap space
     Position swapped_position = 0;
     std::unique_ptr<BlockChain> chain;
-    std::shared_ptr<PromptCount> count;        // of the prompt's sequences together
-    std::shared_ptr<PromptLogprobs> logprobs;  // of its prompt, so far; null: not wanted
-    int top_logprobs = 0;
-    bool distributions = false;
-    bool exports_experts = false, exports_entries = false;
-    ExportedRows rows;                         // that nobody has taken yet
-    Position exported = 0;                     // the first position whose row is still to be exported
-    PrefixHit hit;                             // of the last lookup
-    int expected_begin = 0, expected_end = 0;  // blocks that the prefix cache expects from it
+    std::shared_ptr<PromptCount> count;             // of the prompt's sequences together
+    std::shared_ptr<PromptLogprobs> logprobs;       // of its prompt, so far; null: not wanted
+    std::shared_ptr<const RequestOptions> options;  // of its request; never null while alive
+    ExportedRows rows;                              // that nobody has taken yet
+    Position exported = 0;                          // the first position whose row is still to be exported
+    PrefixHit hit;                                  // of the last lookup
+    int expected_begin = 0, expected_end = 0;       // blocks that the prefix cache expects from it
   };
 
   int free_latent_pages() const;
@@ -241,7 +232,7 @@ class Stepper final {
   std::span<const ScoreWish> scores_of(const Span& span);
   void take_scores();
   void export_rows(Sequence& s, std::size_t span, int rows);
-  static bool exports(const Sequence& s) { return s.exports_experts || s.exports_entries; }
+  static bool exports(const Sequence& s) { return s.options->exports(); }
   void make_masks();
   void mask(const Masked& masked);
   Status mask_row(const Sequence& s, std::span<std::uint32_t> allowed, SampleRow* row) const;

@@ -62,7 +62,7 @@ void Stepper::offer_copies(SequenceId id) {
   Sequence& s = sequence(id);
   if (s.copies == nullptr) {
     s.copies = std::make_unique<CopiedDrafts>();
-    s.copies->predict(s.prediction);
+    s.copies->predict(s.options->prediction);
   }
   s.copies->append(std::span(s.tokens).subspan(static_cast<std::size_t>(s.copies->tokens())));
   CopiedDrafts::Match match = s.copies->find();

@@ -52,8 +52,7 @@ class Ahead {
     for (int i = 0; i < sequences; ++i) {
       NewSequence given;
       given.prompt = random_tokens(kPrompt, 1);
-      given.max_tokens = kAnswer;
-      given.exports_experts = exports;
+      given.options = share({.max_tokens = kAnswer, .return_routed_experts = exports});
       stepper_->add(std::move(given));
     }
   }

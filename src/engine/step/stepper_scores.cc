@@ -29,8 +29,8 @@ std::span<const ScoreWish> Stepper::scores_of(const Span& span) {
   for (Position p = std::max(span.first_position, unscored(s) - 1); p < end; ++p) {
     score_wishes_.push_back({.row = p - span.first_position,
                              .token = s.tokens[static_cast<std::size_t>(p) + 1],
-                             .top_logprobs = s.top_logprobs,
-                             .distribution = s.distributions});
+                             .top_logprobs = s.options->prompt_logprobs,
+                             .distribution = s.options->prompt_distributions});
   }
   return std::span(score_wishes_).subspan(begin);
 }
@@ -71,7 +71,7 @@ void Stepper::export_rows(Sequence& s, std::size_t span, int rows) {
     ++to.rows;
     to.expert_layers.clear();
     for (const ExportedLayer& layer : runner_->exported_experts()) {
-      if (!s.exports_experts) break;
+      if (!s.options->return_routed_experts) break;
       const auto width = static_cast<std::size_t>(layer.width);
       to.slots = layer.width;
       to.expert_layers.push_back(layer.layer);
@@ -81,7 +81,7 @@ void Stepper::export_rows(Sequence& s, std::size_t span, int rows) {
     }
     to.entry_layers.clear();
     for (const ExportedLayer& layer : runner_->exported_entries()) {
-      if (!s.exports_entries) break;
+      if (!s.options->return_sparse_indices) break;
       to.entry_layers.push_back(layer.layer);
       to.tokens_per_entry = layer.tokens_per_row;
       const std::int32_t count = layer.all ? (p + 1) / layer.tokens_per_row : layer.counts[row];

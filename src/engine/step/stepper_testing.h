@@ -65,9 +65,7 @@ class Stage {
                  std::string salt = "") {
     NewSequence given;
     given.prompt = std::move(prompt);
-    given.max_tokens = max_tokens;
-    given.priority = priority;
-    given.cache_salt = std::move(salt);
+    given.options = share({.max_tokens = max_tokens, .priority = priority, .cache_salt = std::move(salt)});
     EXPECT_TRUE(stepper_->check(static_cast<int>(given.prompt.size()), max_tokens).ok());
     const SequenceId id = stepper_->add(std::move(given));
     live_[id.value] = {name, max_tokens};

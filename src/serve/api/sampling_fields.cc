@@ -19,7 +19,7 @@ void read_sampling(RequestFields& fields, const SamplingDefaults& defaults, Gene
   fields.read("top_k", top_k);
   fields.read("min_p", min_p);
   fields.read_seed("seed", options.seed);
-  SamplingParams& out = options.sampling;
+  SamplingParams& out = options.engine.sampling;
   out.temperature = temperature ? static_cast<float>(*temperature) : defaults.temperature;
   // 0 keeps one token, the likeliest, as the smallest share above 0 does.
   out.top_p = top_p ? std::max(static_cast<float>(*top_p), kTopPs.low) : defaults.top_p;
@@ -84,7 +84,7 @@ void read_limits(RequestFields& fields, GenerationOptions& out) {
     out.max_tokens = static_cast<int>(*limit);
   }
   fields.read_strings("stop", out.stop);
-  fields.read_token_ids("stop_token_ids", out.stop_token_ids);
+  fields.read_token_ids("stop_token_ids", out.engine.stop_token_ids);
   std::optional<bool> ignore_eos;
   fields.read("ignore_eos", ignore_eos);
   out.ignore_eos = ignore_eos.value_or(false);
@@ -138,8 +138,8 @@ void read_reports(RequestFields& fields, GenerationOptions& out) {
   if (prompt_logprobs && out.stream) {
     fields.refuse("prompt_logprobs", "prompt_logprobs: not supported with stream", "unsupported_value");
   }
-  out.prompt_logprobs = static_cast<int>(prompt_logprobs.value_or(-1));
-  out.prompt_logprobs_start = static_cast<int>(start.value_or(0));
+  out.engine.prompt_logprobs = static_cast<int>(prompt_logprobs.value_or(-1));
+  out.engine.prompt_logprobs_start = static_cast<int>(start.value_or(0));
   out.return_token_ids = token_ids.value_or(false);
   read_exports(fields, out);
 }
@@ -160,15 +160,15 @@ void read_exports(RequestFields& fields, GenerationOptions& out) {
   std::optional<bool> experts, indices;
   fields.read("return_routed_experts", experts);
   fields.read("return_sparse_indices", indices);
-  out.return_routed_experts = experts.value_or(false);
-  out.return_sparse_indices = indices.value_or(false);
+  out.engine.return_routed_experts = experts.value_or(false);
+  out.engine.return_sparse_indices = indices.value_or(false);
 }
 
 void read_scheduling(RequestFields& fields, GenerationOptions& out) {
   std::optional<std::int64_t> priority;
   std::optional<std::string> cache_salt;
   fields.read("priority", priority);
-  out.priority = static_cast<int>(priority.value_or(0));
+  out.engine.priority = static_cast<int>(priority.value_or(0));
   fields.read("cache_salt", cache_salt);
   if (cache_salt && cache_salt->size() > kMaxCacheSaltBytes) {
     fields.refuse("cache_salt",
@@ -176,12 +176,12 @@ void read_scheduling(RequestFields& fields, GenerationOptions& out) {
                               cache_salt->size()),
                   "invalid_value");
   }
-  out.cache_salt = std::move(cache_salt).value_or("");
+  out.engine.cache_salt = std::move(cache_salt).value_or("");
 }
 
 void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out) {
   read_sampling(fields, defaults, out);
-  read_logprob_kind(fields, out.sampling);
+  read_logprob_kind(fields, out.engine.sampling);
   read_limits(fields, out);
   read_rules(fields, defaults, out);
   read_streaming(fields, out);

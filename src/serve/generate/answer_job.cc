@@ -41,7 +41,7 @@ GenerationJob::GenerationJob(ApiContext& context, HttpExchangePtr exchange, Gene
       record_(exchange_->request().record),
       place_(std::move(plan.place)),
       writer_(std::move(plan.writer)) {
-  const bool logprobs = options_.sampling.top_logprobs >= 0 || options_.ranks();
+  const bool logprobs = options_.engine.sampling.top_logprobs >= 0 || options_.ranks();
   for (const PromptTokens& prompt : plan.prompts) {
     prompts_.push_back({0, static_cast<int>(prompt.ids.size()), static_cast<int>(prompt.prediction.size())});
     for (int i = 0; i < options_.best_of; ++i) {
@@ -81,7 +81,7 @@ void GenerationJob::start(ApiContext& context, HttpExchangePtr exchange, Generat
 
 Status GenerationJob::submit_all(std::vector<PromptTokens>& prompts) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    if (!options_.seed && options_.sampling.temperature > 0) {
+    if (!options_.seed && options_.engine.sampling.temperature > 0) {
       log_info("{}{}: no seed was given, drew seed {}", id_, prompts.size() > 1 ? fmt::format(" prompt {}", i) : "",
                prompts[i].seed);
     }
@@ -99,25 +99,15 @@ Status GenerationJob::submit_all(std::vector<PromptTokens>& prompts) {
 }
 
 Result<RequestId> GenerationJob::submit(std::size_t index, PromptTokens prompt) {
-  Request request;
-  request.prompt = std::move(prompt.ids);
+  Request request{options_.engine, std::move(prompt.ids)};
   if (context_.log_text) prompt_text_ += context_.tokenizer.decode(request.prompt, /*skip_special=*/false);
   request.message_starts = std::move(prompt.message_starts);
   request.prediction = std::move(prompt.prediction);
   request.n = options_.best_of;
-  request.priority = options_.priority;
-  request.cache_salt = options_.cache_salt;
   request.constraint = constraint_;
   request.rules = rules_;
-  request.prompt_logprobs = options_.prompt_logprobs;
-  request.prompt_logprobs_start = options_.prompt_logprobs_start;
-  request.prompt_distributions = options_.prompt_distributions;
-  request.return_routed_experts = options_.return_routed_experts;
-  request.return_sparse_indices = options_.return_sparse_indices;
-  request.sampling = options_.sampling;
   request.sampling.seed = prompt.seed;
   if (options_.ranks()) request.sampling.top_logprobs = std::max(request.sampling.top_logprobs, 0);
-  request.stop_token_ids = options_.stop_token_ids;
   if (!options_.ignore_eos) {
     const std::vector<std::int32_t> ends = context_.engine.end_token_ids();
     request.stop_token_ids.insert(request.stop_token_ids.end(), ends.begin(), ends.end());

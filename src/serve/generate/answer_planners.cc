@@ -126,12 +126,12 @@ AnswerForm make_form(const ApiContext& context, std::string_view id_prefix, cons
   form.choices = static_cast<int>(prompts) * options.n;
   form.head = {random_id(id_prefix), static_cast<std::int64_t>(std::time(nullptr)), context.model_name,
                context.engine.profile_name()};
-  form.logprobs = options.sampling.top_logprobs >= 0;
-  form.top_logprobs = options.sampling.top_logprobs;
-  form.prompt_logprobs = options.prompt_logprobs;
+  form.logprobs = options.engine.sampling.top_logprobs >= 0;
+  form.top_logprobs = options.engine.sampling.top_logprobs;
+  form.prompt_logprobs = options.engine.prompt_logprobs;
   form.token_ids = options.return_token_ids;
-  form.experts = options.return_routed_experts;
-  form.indices = options.return_sparse_indices;
+  form.experts = options.engine.return_routed_experts;
+  form.indices = options.engine.return_sparse_indices;
   form.include_usage = options.include_usage;
   form.continuous_usage = options.continuous_usage;
   form.token_text = [&tokenizer = context.tokenizer](std::int32_t id) {
@@ -139,7 +139,7 @@ AnswerForm make_form(const ApiContext& context, std::string_view id_prefix, cons
   };
   form.is_special = [&tokenizer = context.tokenizer](std::int32_t id) { return tokenizer.is_special(id); };
   form.shows_special = options.shown.special_tokens;
-  form.stop_token_ids = options.stop_token_ids;
+  form.stop_token_ids = options.engine.stop_token_ids;
   return form;
 }
 
@@ -147,7 +147,7 @@ void finish_plan(GenerationPlan& plan, AnswerForm form, const MakeWriter& make_w
   plan.id = form.head.id;
   for (PromptTokens& prompt : plan.prompts) {
     prompt.seed = options.seed ? *options.seed : draw_seed();
-    if (!options.seed && options.sampling.temperature > 0) form.head.seeds.push_back(prompt.seed);
+    if (!options.seed && options.engine.sampling.temperature > 0) form.head.seeds.push_back(prompt.seed);
   }
   plan.writer = make_writer(std::move(form), options.stream);
   if (options.ranks()) {
@@ -191,7 +191,7 @@ ApiResult<std::shared_ptr<const TokenConstraint>> constrain_chat(ApiContext& con
 
 ApiResult<GenerationPlan> plan_chat(ApiContext& context, ChatCompletionRequest request, std::string_view id_prefix,
                                     const MakeWriter& make_writer) {
-  if (auto error = check_ids(context, request.options.sampling.logprob_ids, "logprob_token_ids")) {
+  if (auto error = check_ids(context, request.options.engine.sampling.logprob_ids, "logprob_token_ids")) {
     return *std::move(error);
   }
   auto read = chat_prompt(context, request);
@@ -276,7 +276,7 @@ ApiResult<GenerationPlan> plan_completion(ApiContext& context, std::string_view 
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& request = std::get<CompletionRequest>(parsed);
   if (auto error = check_model(context, request.model)) return *std::move(error);
-  if (auto error = check_ids(context, request.options.sampling.logprob_ids, "logprob_token_ids")) {
+  if (auto error = check_ids(context, request.options.engine.sampling.logprob_ids, "logprob_token_ids")) {
     return *std::move(error);
   }
   auto constraint = make_constraint(context.grammars, request.options, "");
@@ -284,7 +284,7 @@ ApiResult<GenerationPlan> plan_completion(ApiContext& context, std::string_view 
   AnswerForm form = make_form(context, "cmpl-", request.options, request.prompts.size());
   form.echo_logprobs = request.echo && form.logprobs;
   if (form.echo_logprobs) {
-    request.options.prompt_logprobs = std::max(request.options.prompt_logprobs, form.top_logprobs);
+    request.options.engine.prompt_logprobs = std::max(request.options.engine.prompt_logprobs, form.top_logprobs);
   }
   GenerationPlan plan;
   plan.constraint = std::move(std::get<0>(constraint));

@@ -59,7 +59,7 @@ class ModelDrafted {
     for (int i = 0; i < options.scheduler.max_num_seqs; ++i) {
       NewSequence sequence;
       sequence.prompt = given(i).prompt;
-      sequence.max_tokens = given(i).max_tokens;
+      sequence.options = share({.max_tokens = given(i).max_tokens});
       live_[stepper_.add(std::move(sequence))] = i;
     }
     answers_.resize(live_.size());
@@ -146,7 +146,7 @@ TEST(ModelDraftsTest, DraftsAreDrawnAsTheirTokensAre) {
     Stage stage(fixed_drafts(device, 4), settings);
     Stepper& stepper = stage.stepper();
     const SamplingParams sampling{.temperature = 1, .seed = 5};
-    NewSequence given{.prompt = {1, 2, 3}, .max_tokens = 60};
+    NewSequence given{.prompt = {1, 2, 3}, .options = share({.max_tokens = 60})};
     given.answer.sampling = sampling;
     const SequenceId id = stepper.add(given);
     while (stepper.generated(id) < 50) {

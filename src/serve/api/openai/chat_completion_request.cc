@@ -160,7 +160,7 @@ ApiResult<ChatCompletionRequest> parse_chat_completion_request(const json::objec
   }
   read_continuation(fields, out.chat);
   read_generation_options(fields, rules.defaults, out.options);
-  read_logprobs(fields, out.options.sampling);
+  read_logprobs(fields, out.options.engine.sampling);
   read_tools(fields, out);
   read_format(fields, out);
   read_thinking(fields, out.chat);

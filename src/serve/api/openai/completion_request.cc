@@ -73,7 +73,7 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   if (!out.options.max_tokens) out.options.max_tokens = kDefaultMaxTokens;
   std::optional<std::int64_t> logprobs;
   fields.read("logprobs", logprobs);
-  if (logprobs) out.options.sampling.top_logprobs = static_cast<int>(*logprobs);
+  if (logprobs) out.options.engine.sampling.top_logprobs = static_cast<int>(*logprobs);
   std::optional<bool> echo;
   fields.read("echo", echo);
   out.echo = echo.value_or(false);
@@ -103,11 +103,11 @@ ApiResult<CompletionRequest> parse_score_request(std::string_view body, const Re
   fields.read("top", top);
   fields.read("distributions", distributions);
   GenerationOptions& options = out.options;
-  options.sampling.temperature = 0;
+  options.engine.sampling.temperature = 0;
   options.max_tokens = 0;
-  options.prompt_logprobs = static_cast<int>(top.value_or(0));
-  options.prompt_logprobs_start = std::max(1, static_cast<int>(start.value_or(1)));
-  options.prompt_distributions = distributions.value_or(false);
+  options.engine.prompt_logprobs = static_cast<int>(top.value_or(0));
+  options.engine.prompt_logprobs_start = std::max(1, static_cast<int>(start.value_or(1)));
+  options.engine.prompt_distributions = distributions.value_or(false);
   options.return_token_ids = true;
   read_exports(fields, options);
   read_scheduling(fields, options);

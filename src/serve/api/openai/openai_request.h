@@ -15,7 +15,7 @@
 
 #include "grammar/grammar.h"
 #include "serve/api/api_error.h"
-#include "sluice/sampling.h"
+#include "sluice/request_options.h"
 #include "text/chat/chat.h"
 #include "text/generation_stream.h"
 
@@ -47,24 +47,21 @@ struct RequestRules {
 
 // What both calls share.
 struct GenerationOptions {
-  SamplingParams sampling;  // complete except for the seed
-  TokenRules rules;         // complete except for bad_words
+  // Passed on to the engine as it stands, except for the seed, n, max_tokens and the values that the server makes
+  // (prediction, constraint, rules, message_starts; generate/answer_job.cc).
+  RequestOptions engine;
+  TokenRules rules;  // complete except for bad_words
   std::vector<std::string> bad_words;
   std::optional<std::uint64_t> seed;  // none: every prompt draws its own
   int n = 1;                          // choices of an answer
   int best_of = 1;                    // choices to generate, of which the best n are the answer; >= n
-  int priority = 0;
-  std::string cache_salt;
-  std::optional<int> max_tokens;  // >= 0
+  std::optional<int> max_tokens;      // >= 0
   std::vector<std::string> stop;
-  std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
   bool shortens_to_context = false;          // a max_tokens that does not fit is what fits
   std::optional<int> thinking_token_budget;  // of the answer's reasoning (chat)
   ShownText shown;
-  int prompt_logprobs = -1, prompt_logprobs_start = 0;  // -1: none; of so many of the best, from that position on
-  bool prompt_distributions = false;                    // (score)
-  bool return_token_ids = false, return_routed_experts = false, return_sparse_indices = false;
+  bool return_token_ids = false;
   std::string prediction;                   // of the answer's text, to draft from (chat)
   std::optional<GrammarSource> constraint;  // what the answer is bound to
   std::string constraint_field;             // which field said so

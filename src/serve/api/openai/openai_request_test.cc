@@ -276,14 +276,16 @@ TEST(OpenAiRequestTest, ChoicesPriorityAndSalt) {
     const auto completion = parse_completion_request(completion_body(fields), {});
     const auto& a = std::get<ChatCompletionRequest>(chat).options;
     const auto& b = std::get<CompletionRequest>(completion).options;
-    EXPECT_EQ(std::tie(a.n, a.best_of, a.priority, a.cache_salt), std::tie(b.n, b.best_of, b.priority, b.cache_salt));
+    EXPECT_EQ(std::tie(a.n, a.best_of, a.engine.priority, a.engine.cache_salt),
+              std::tie(b.n, b.best_of, b.engine.priority, b.engine.cache_salt));
     return a;
   };
   const GenerationOptions none = options_of(R"("n":null,"best_of":null,"priority":null,"cache_salt":null)");
-  EXPECT_EQ(std::tuple(none.n, none.best_of, none.priority, none.cache_salt), std::tuple(1, 1, 0, ""));
+  EXPECT_EQ(std::tuple(none.n, none.best_of, none.engine.priority, none.engine.cache_salt), std::tuple(1, 1, 0, ""));
   EXPECT_FALSE(none.ranks());
   const GenerationOptions some = options_of(R"("n":3,"priority":-7,"cache_salt":"tenant")");
-  EXPECT_EQ(std::tuple(some.n, some.best_of, some.priority, some.cache_salt), std::tuple(3, 3, -7, "tenant"));
+  EXPECT_EQ(std::tuple(some.n, some.best_of, some.engine.priority, some.engine.cache_salt),
+            std::tuple(3, 3, -7, "tenant"));
   EXPECT_FALSE(some.ranks());
   EXPECT_TRUE(options_of(R"("n":2,"best_of":16)").ranks());
   EXPECT_EQ(options_of(R"("n":4,"best_of":4,"stream":true)").best_of, 4);

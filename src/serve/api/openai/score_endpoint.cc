@@ -135,8 +135,8 @@ class ScoreWriter final : public AnswerWriter {
 // Of all texts together; null: none are asked for.
 ApiResult<std::shared_ptr<const Share>> take_share(const ApiContext& context, const GenerationPlan& plan,
                                                    const GenerationOptions& options) {
-  if (!options.prompt_distributions) return std::shared_ptr<const Share>();
-  const auto start = static_cast<std::size_t>(options.prompt_logprobs_start);
+  if (!options.engine.prompt_distributions) return std::shared_ptr<const Share>();
+  const auto start = static_cast<std::size_t>(options.engine.prompt_logprobs_start);
   std::size_t rows = 0;
   for (const PromptTokens& prompt : plan.prompts) rows += prompt.ids.size() - std::min(prompt.ids.size(), start);
   const auto bytes =
