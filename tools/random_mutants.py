@@ -2,6 +2,7 @@
 """random_mutants.py: plants random faults in the code that serves; a test has to notice each.
 
     tools/random_mutants.py --random N [--seed S] [--layers cache,sched]   N more, drawn from the seed
+    tools/random_mutants.py --again [FILE:LINE...]   these once more, or all that are undecided or survived unargued
     tools/random_mutants.py --survivors     those that nothing found and nobody has argued away; exit code 1 if any
     tools/random_mutants.py --summary       how many were found, by layer
 
@@ -13,12 +14,13 @@ passes the whole-system tests of LAYERS, until one fails or hangs.
 
 Results are tests/mutants/random.jsonl, a line for each fault, written as they come: a run that is killed goes on where
 it was. Of several lines of one fault the last one counts, and those that are decided are not tried again. Who argues a
-survivor away, because no behaviour changes, adds "argument": "why" to its line; who writes the missing test deletes the
-line, so that it is tried again. The tree is planted in a copy (build-mutants/random/tree), never where it lies.
+survivor away, because no behaviour changes, adds "argument": "why" to its line; who writes the missing test asks for the
+fault --again, with all tests. The tree is planted in a copy (build-mutants/random/tree), never where it lies.
 """
 
 import argparse
 import collections
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -28,6 +30,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import mutants
@@ -272,17 +275,18 @@ def run_test(test, number, seconds):
 
 def usual_seconds(test, times):
     """What it takes with no fault awake, which it has to pass."""
-    if test not in times:
-        passed, name, times[test] = run_test(test, 0, 900)
-        if not passed:
-            sys.exit(f"{test} fails with no fault awake: {name}")
-        print(f"no fault awake: {test}: {times[test]} s", flush=True)
-    return times[test]
+    with TIMING:
+        if test not in times:
+            passed, name, times[test] = run_test(test, 0, 900)
+            if not passed:
+                raise SystemExit(f"{test} fails with no fault awake: {name}")
+            print(f"no fault awake: {test}: {times[test]} s", flush=True)
+        return times[test]
 
 
 def record(fault, result, **more):
     line = {key: fault[key] for key in ("seed", "layer", "file", "line", "before", "after")} | {"result": result} | more
-    with open(RESULTS, "a", encoding="utf-8") as file:
+    with RECORDING, open(RESULTS, "a", encoding="utf-8") as file:
         file.write(json.dumps(line, ensure_ascii=False) + "\n")
     print(f"{fault['file']}:{fault['line']}: {fault['after']}: {result} {more.get('by', '')}", flush=True)
 
@@ -304,17 +308,22 @@ def try_fault(fault, tests, times):
     return record(fault, result, passed=fault["passed"], seconds=fault["seconds"])
 
 
-def try_all(faults):
-    """First with the quick tests of the layers, then those that are left with the slow ones of the whole system."""
+def try_all(faults, at_once, anew):
+    """First with the quick tests of the layers, then those that are left with the slow ones of the whole system. Who is
+    argued away meanwhile is left alone."""
     times = {}
     for fault in faults:
-        before = known().get(key(fault), {})
+        before = {} if anew else known().get(key(fault), {})
         fault |= {"passed": before.get("passed", []), "seconds": before.get("seconds", 0.0), "done": False}
     for last in (1, None):
-        for fault in faults:
+
+        def further(fault):
             tests = LAYERS[fault["layer"]][:last]
-            if not fault["done"] and not set(tests) <= set(fault["passed"]):
+            if not fault["done"] and not set(tests) <= set(fault["passed"]) and not is_argued(fault):
                 try_fault(fault, tests, times)
+
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(further, faults))
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -332,6 +341,29 @@ def known():
 
 def kept():
     return list(known().values())
+
+
+def is_argued(fault):
+    with RECORDING:
+        return "argument" in known().get(key(fault), {})
+
+
+def named_again(names):
+    """Faults of the results that the tree still has: those of these places, or all that wait for a verdict."""
+    options = {(file, before, after): (layer, number, planted)
+               for layer, file, number, found in all_faults(LAYERS)
+               for before in [(ROOT / file).read_text().split("\n")[number].strip()]
+               for planted, after in found}
+    again = []
+    for r in kept():
+        waits = r["result"] in ("survived", "undecided") and "argument" not in r
+        if not (f"{r['file']}:{r['line']}" in names if names else waits):
+            continue
+        if key(r) not in options:
+            sys.exit(f"{r['file']}:{r['line']}: the tree no longer has this line: {r['before']}")
+        _, number, planted = options[key(r)]
+        again.append(r | {"number": len(again) + 1, "line": number + 1, "planted": planted})
+    return again
 
 
 def survivors():
@@ -360,31 +392,38 @@ def main():
     parser.add_argument("--seed", type=int)
     parser.add_argument("--layers", default=",".join(LAYERS))
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the compiler")
+    parser.add_argument("--at-once", type=int, default=1, help="faults that are tried side by side")
+    parser.add_argument("--again", nargs="*", metavar="FILE:LINE")
     parser.add_argument("--survivors", action="store_true")
     parser.add_argument("--summary", action="store_true")
     given = parser.parse_args()
     if given.survivors or given.summary:
         return survivors() if given.survivors else summary()
     layers = given.layers.split(",")
-    if not given.random or not set(layers) <= set(LAYERS):
-        parser.error(f"expected --random N, and layers of {', '.join(LAYERS)}")
+    if (not given.random and given.again is None) or not set(layers) <= set(LAYERS):
+        parser.error(f"expected --random N or --again, and layers of {', '.join(LAYERS)}")
     PYTHON = given.python
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
-    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(1 << 31)
-    faults = draw(layers, given.random, seed)
-    final = {name for name, r in known().items() if r["result"] != "undecided"}
-    left = [fault for fault in faults if key(fault) not in final]
-    print(f"seed {seed}: {len(left)} of {len(faults)} faults are to be tried", flush=True)
+    if given.again is not None:
+        left = named_again(given.again)
+        print(f"{len(left)} faults are to be tried again", flush=True)
+    else:
+        seed = given.seed if given.seed is not None else random.SystemRandom().randrange(1 << 31)
+        faults = draw(layers, given.random, seed)
+        final = {name for name, r in known().items() if r["result"] != "undecided"}
+        left = [fault for fault in faults if key(fault) not in final]
+        print(f"seed {seed}: {len(left)} of {len(faults)} faults are to be tried", flush=True)
     mutants.PLACE, mutants.COPY = PLACE, COPY
     tests = list(dict.fromkeys(test for layer in layers for test in LAYERS[layer]))
     programs = [pathlib.Path(test.split()[0]).name for test in tests]
     targets = ["sluice"] + [name for name in programs if not name.endswith(".py")]
     left = build(left, targets, mutants.Builder(given.python, given.jobs), given.jobs)
-    try_all(left)
+    try_all(left, given.at_once, given.again is not None)
     return summary()
 
 
 PYTHON = sys.executable
+TIMING, RECORDING = threading.Lock(), threading.Lock()
 if __name__ == "__main__":
     sys.exit(main())
