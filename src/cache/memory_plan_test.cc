@@ -174,6 +174,15 @@ TEST(MemoryPlanTest, TooSmallABudgetIsRefusedWithTheLeastThatWorks) {
   EXPECT_EQ(least->latent_pages, 2);
 }
 
+TEST(MemoryPlanTest, WindowsOfALongStepTakeAtMostHalfOfASmallBudget) {
+  // A window page has 6,400 bytes, a latent page 3,200; the sequence's own windows and the self-test's are three.
+  const auto plan = plan_memory(layout(100, 50, 10), {60'000, 4, 5000, 100'000, false});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->sequences, 1);
+  EXPECT_EQ(plan->window_pages, 4);
+  EXPECT_EQ(plan->latent_pages, 9);
+}
+
 TEST(MemoryPlanTest, NeverExceedsTheBudget) {
   const unsigned seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);

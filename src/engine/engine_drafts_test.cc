@@ -261,6 +261,26 @@ TEST(EngineDraftsTest, AModelThatIsHardlyEverRightIsToldOnce) {
   EXPECT_EQ(warnings(true), 0);
 }
 
+// The layer always drafts 0. Of five steps two begin with a 0 and three do not, so of 20 drafts 2 are right.
+TEST(EngineDraftsTest, AModelOfWhichATenthIsRightIsNotWarnedOf) {
+  EngineSetup options = with_drafts(4);
+  options.speculation.speculative = "mtp";
+  options.scheduler.async_scheduling = "off";
+  FakeModel::Settings settings;
+  settings.drafts = true;
+  settings.on_logits = [](TokenId, Position at, float* logits) { logits[at % 7 == 2 || at % 7 == 4 ? 0 : 1] = 1000; };
+  ::testing::internal::CaptureStderr();
+  EngineStats stats;
+  {
+    auto engine = make_engine(options, settings);
+    stats = serve(*engine, random_tokens(8, 8), 360).stats;
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_GE(stats.drafts.drafted_tokens, 1000U);
+  EXPECT_NEAR(static_cast<double>(stats.drafts.accepted_tokens), static_cast<double>(stats.drafts.drafted_tokens) / 10,
+              3);
+}
+
 TEST(EngineDraftsTest, APredictionOfUnknownTokensIsRefused) {
   auto engine = make_engine(with_drafts(2));
   Answer answer;

@@ -123,6 +123,15 @@ TEST(EnginePreemptionTest, SwapsToMemoryOrDisk) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
+// A page of the fake model is copied sooner than a row of it is computed, as the start has measured.
+TEST(EnginePreemptionTest, SwapsForPagesWhereThatIsSoonerThanComputingAgain) {
+  EngineSetup options = short_of_memory();
+  options.cache.swap_space = 1 << 20;
+  auto engine = make_engine(options);
+  const EngineStats stats = run_mixed_work(*engine);
+  EXPECT_GT(stats.preemptions_swap, 0U);
+}
+
 TEST(EnginePreemptionTest, SwapSpaceForOneStateOnly) {
   EngineSetup options = small_options();
   options.testing.force_preempt_every = 1;

@@ -161,6 +161,17 @@ TEST(SchedulerTest, APromptGetsTheTurnsThatAreNotDue) {
   EXPECT_LE(steps, 32);
 }
 
+TEST(SchedulerTest, RowsThatAPromptLeavesGoToTurnsThatAreNotDue) {
+  SchedulerLimits l = limits(8);
+  l.max_seqs = 12;
+  SchedulerWorld w(l);
+  w.add(0, {1, 1000});
+  w.step();
+  for (int i = 1; i < 10; ++i) ASSERT_TRUE(w.fork(0, i));  // 10 decodes in 2 steps of 8 rows: some are not due
+  w.add(10, {5, 1});
+  while (w.alive(10)) EXPECT_EQ(w.step().rows, 8);
+}
+
 TEST(SchedulerTest, ADecodeGoesOnBehindTheTokensThatItGot) {
   SchedulerLimits l = limits(200);
   l.drafts = {.most = 3, .adaptive = false, .step_seconds = {}};

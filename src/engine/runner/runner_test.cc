@@ -246,5 +246,18 @@ TEST(RunnerTest, OptionsAreChecked) {
               HasSubstr("--kv-cache-memory: expected at least"));
 }
 
+TEST(RunnerTest, AStepThatIsRefusedHasNoLogits) {
+  const auto runner = make_runner();
+  const StateSlot slot = runner->open().value();
+  const std::vector<TokenId> known = tokens(4, 1), unknown = {1 << 20};
+  const int row = 0;
+  const StepSpan good{.sequence = slot, .ids = known, .logit_rows = {&row, 1}};
+  ASSERT_TRUE(runner->run_step({&good, 1}).ok());
+  EXPECT_EQ(runner->logits().size(), runner->vocab_size());
+  const StepSpan bad{.sequence = slot, .ids = unknown, .logit_rows = {&row, 1}};
+  ASSERT_FALSE(runner->run_step({&bad, 1}).ok());
+  EXPECT_TRUE(runner->logits().empty());
+}
+
 }  // namespace
 }  // namespace sluice::runner_test

@@ -295,5 +295,45 @@ TEST(StepperRecordTest, ALookSaysWhoRunsAndWhyOthersWait) {
   EXPECT_EQ(look.latents.cells.back(), PoolLook::Cell{});
 }
 
+// A look says of a pool what the pool says itself.
+template <class Page>
+void expect_pool(const Pool<Page>& pool, const PoolLook& looked) {
+  EXPECT_EQ(looked.pages, pool.total());
+  EXPECT_EQ(looked.used, pool.used());
+  EXPECT_EQ(looked.cached, pool.cached());
+}
+
+TEST(StepperRecordTest, ALookAndTheCountersSayWhatIsHeldCachedAndEvicted) {
+  EngineSetup options = small_options();
+  options.cache.kv_cache_memory = 40 << 10;
+  Stage stage(options);
+  for (unsigned i = 0; stage.runner().pools().latents().evicted_count() < 3; ++i) {
+    ASSERT_LT(i, 500U) << "nothing is evicted";
+    stage.add(std::to_string(i), random_tokens(260, 10 + i), 1);
+    stage.run();
+  }
+  const SequenceId paused = stage.add("paused", random_tokens(20, 2), 30);
+  stage.add("runs", random_tokens(30, 3), 30);
+  for (int i = 0; i < 3; ++i) stage.step();
+  stage.stepper().set_paused(paused, true);
+  const CachePools& pools = stage.runner().pools();
+  const EngineLook look = stage.stepper().look();
+  EXPECT_GT(look.latents.cached, 0);
+  expect_pool(pools.latents(), look.latents);
+  expect_pool(pools.windows(), look.windows);
+  EXPECT_EQ(look.slots_used, 2);
+  EXPECT_EQ(look.slots, pools.slots().total());
+  EXPECT_EQ(look.sequences.front().prompt_tokens, 20);
+  EXPECT_EQ(look.sequences.front().state, SequenceLook::State::kPaused);
+  const EngineStats stats = stage.stats();
+  EXPECT_EQ(stats.running, 2);
+  EXPECT_EQ(stats.paused, 1);
+  EXPECT_EQ(stats.cache.evicted_blocks, pools.latents().evicted_count());
+  EXPECT_EQ(stats.cache.evicted_windows, pools.windows().evicted_count());
+  EXPECT_EQ(stats.cache.published_blocks, pools.latents().published_count());
+  EXPECT_EQ(stats.cache.latent_pages_cached, pools.latents().cached());
+  EXPECT_EQ(stats.cache.latent_pages_used, 2);
+}
+
 }  // namespace
 }  // namespace sluice::stepper_record_test
