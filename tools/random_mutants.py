@@ -256,6 +256,7 @@ def run_test(test, number, seconds):
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                start_new_session=True)
     hung = False
+    RUNNING.add(process.pid)
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -263,6 +264,7 @@ def run_test(test, number, seconds):
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
     finally:
+        RUNNING.discard(process.pid)
         if process.poll() is None:  # the run was ended
             os.killpg(process.pid, signal.SIGKILL)
     took = round(time.monotonic() - start, 1)
@@ -272,6 +274,14 @@ def run_test(test, number, seconds):
     begun = [m[1] for line in output.splitlines() if (m := mutants.BEGUN.match(line))]
     end = " (hung)" if hung else f" (ended with {process.returncode})"
     return False, names[0] if names else (begun[-1] if begun else test) + end, took
+
+
+def end_run(*_):
+    """At SIGTERM: no test goes on, and what was about to be recorded is not."""
+    RECORDING.acquire(timeout=10)
+    for process in list(RUNNING):
+        os.killpg(process, signal.SIGKILL)
+    os._exit(1)
 
 
 def usual_seconds(test, times):
@@ -405,7 +415,7 @@ def main():
     if (not given.random and given.again is None) or not set(layers) <= set(LAYERS):
         parser.error(f"expected --random N or --again, and layers of {', '.join(LAYERS)}")
     PYTHON = given.python
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    signal.signal(signal.SIGTERM, end_run)
     if given.again is not None:
         left = named_again(given.again)
         print(f"{len(left)} faults are to be tried again", flush=True)
@@ -425,6 +435,6 @@ def main():
 
 
 PYTHON = sys.executable
-TIMING, RECORDING = threading.Lock(), threading.Lock()
+TIMING, RECORDING, RUNNING = threading.Lock(), threading.RLock(), set()
 if __name__ == "__main__":
     sys.exit(main())

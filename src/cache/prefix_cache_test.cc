@@ -52,6 +52,15 @@ TEST(PrefixCacheTest, AnExactMultipleComputesItsLastBlockAgain) {
   EXPECT_EQ(world.serve(longer, world.prompt_chain(longer)).resume, 384);
 }
 
+TEST(PrefixCacheTest, WithoutDigestsABlockIsPublishedAndNoneIsRemembered) {
+  ToyWorld world{ToyShape()};
+  PrefixCache plain(&world.pools(), {});
+  EXPECT_FALSE(plain.has_digests());
+  const LatentPage page = world.pools().latents().allocate();
+  EXPECT_EQ(plain.publish(page, world.chain(toy_tokens(1, 128)), 0), page);
+  world.pools().latents().release(page);
+}
+
 TEST(PrefixCacheTest, ASingleTokenPromptNeverHits) {
   ToyWorld world{ToyShape()};
   const auto tokens = toy_tokens(1, 300);

@@ -134,6 +134,32 @@ TEST(EngineCountersTest, OfAChoiceThatLeavesThePromptToOthers) {
   EXPECT_EQ(stats.recomputed_tokens, 3U * 64 + 300);
 }
 
+// The first choice ends before the prompt does, and another request goes on with it; then the two others begin.
+TEST(EngineCountersTest, WhatOthersComputedMeanwhileCountsOnceForAllChoices) {
+  FakeModel::Settings settings;
+  StepGate gate;
+  settings.on_step = gate.hook();
+  EngineSetup options = small_options();
+  options.scheduler.max_num_batched_tokens = 64;
+  options.scheduler.scheduling_policy = "priority";
+  const std::vector<TokenId> prompt = random_tokens(260, 1);  // behind its blocks there is room for all in a step
+  Answer answer(3), same;
+  auto engine = make_engine(options, settings);
+  gate.close();
+  Request worse = request(answer, prompt, 5, {.temperature = 0}, 3);
+  worse.priority = 1;
+  const RequestId id = engine->submit(std::move(worse)).value();
+  gate.pass(2);
+  gate.wait_for_step();  // the third one is planned, and 192 tokens are counted
+  engine->cancel(id, 0);
+  ASSERT_TRUE(engine->submit(request(same, prompt, 5)).ok());
+  gate.open();
+  EXPECT_EQ(same.wait().cached_tokens, 128);
+  EXPECT_EQ(answer.wait(1).reason, FinishReason::kLength);
+  const EngineStats stats = engine->stats();
+  EXPECT_EQ(stats.cache.resumed_tokens, 128U + (256 - 192));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EngineCountersTest,
                          ::testing::Values(Case{"Default"}, Case{"Uncached", 0, 0, 24, false},
                                            Case{"FewPlaces", 0, 0, 2}, Case{"FewPlacesUncached", 0, 0, 2, false},

@@ -314,17 +314,17 @@ TEST_F(EndlessWaitTest, WaitsAreCountedTogether) {
 TEST_F(EndlessWaitTest, AFewAreAskedInEachPlanByTurns) {
   for (int i = 1; i < 39; ++i) scheduler_.add(id(i), {5, 1000});
   std::set<int> asked;
-  const auto ask = [&](int plans) {
+  const auto ask = [&](int plans, std::size_t most) {
     asked.clear();
     for (int i = 0; i < plans; ++i) {
       EXPECT_EQ(step(), 0);
-      EXPECT_LE(memory_.asked.size(), 48U);
+      EXPECT_LE(memory_.asked.size(), most);
       asked.insert(memory_.asked.begin(), memory_.asked.end());
     }
     return asked.size();
   };
-  EXPECT_EQ(ask(2), 38U);
-  EXPECT_EQ(ask(3), 38U);  // again
+  EXPECT_EQ(ask(2, 48), 38U);
+  EXPECT_EQ(ask(3, 16), 38U);  // again, when all wait
   EXPECT_EQ(scheduler_.waiting(), 38);
 }
 

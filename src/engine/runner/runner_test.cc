@@ -160,6 +160,13 @@ TEST(RunnerTest, AsManyThreadsComputeAsWereAskedFor) {
   }
 }
 
+int processors_of_caller() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ::pthread_getaffinity_np(::pthread_self(), sizeof(set), &set);
+  return CPU_COUNT(&set);
+}
+
 // How many processors each thread of the pool but the caller may run on.
 std::vector<int> processors_of_threads(const Runner& runner) {
   const int threads = runner.threads();
@@ -167,10 +174,7 @@ std::vector<int> processors_of_threads(const Runner& runner) {
   Rendezvous place(threads);
   runner.exec().pool->run(threads, [&](int, int thread) {
     EXPECT_TRUE(place.come());
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    ::pthread_getaffinity_np(::pthread_self(), sizeof(set), &set);
-    counts[static_cast<std::size_t>(thread)] = CPU_COUNT(&set);
+    counts[static_cast<std::size_t>(thread)] = processors_of_caller();
   });
   return {counts.begin() + 1, counts.end()};
 }
@@ -190,6 +194,8 @@ TEST(RunnerTest, NewThreadsOfAPinnedCallerMayRunEverywhere) {
     }
     runner->set_threads(processors);
     EXPECT_THAT(processors_of_threads(*runner), testing::Each(processors));
+    runner->pin_caller();  // as threads are pinned, which these are not
+    EXPECT_EQ(processors_of_caller(), processors);
   })
       .join();
 }

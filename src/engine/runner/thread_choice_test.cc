@@ -14,6 +14,8 @@ TEST(ThreadChoice, TriesProcessorsCoresAndParts) {
   EXPECT_THAT(thread_candidates(16, 16), ElementsAre(16, 8, 4));
   EXPECT_THAT(thread_candidates(16, 8), ElementsAre(16, 8, 4));
   EXPECT_THAT(thread_candidates(12, 8), ElementsAre(12, 8, 6, 3));
+  EXPECT_THAT(thread_candidates(16, 2), ElementsAre(16, 8, 4, 2)) << "eight processors a core";
+  EXPECT_THAT(thread_candidates(32, 8), ElementsAre(32, 16, 8));
 }
 
 TEST(ThreadChoice, TakesTheMostThatAreNotSlower) {

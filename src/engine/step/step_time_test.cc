@@ -133,6 +133,19 @@ TEST(StepTime, TheLeastTimeOfARowCounts) {
   EXPECT_LT(table.back(), 0.015);
 }
 
+// Six steps at least of either kind: those that wait for the token of the one before, and those that do not.
+TEST(StepTime, AWaitIsTimedInStepsThatFollowEachOther) {
+  int steps = 0;
+  FakeModel::Settings settings;
+  settings.on_step = [&](const StepTables&) { ++steps; };
+  EngineSetup options;
+  options.cache.kv_cache_memory = 64 << 20;
+  const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
+  EXPECT_GE(measure_wait(*runner), 0);
+  EXPECT_GE(steps, 2 * 6);
+  EXPECT_EQ(runner->pools().bytes_used(), 0U);
+}
+
 TEST(StepTime, WhatADraftOfTheModelTakes) {
   constexpr double kDraft = 0.001;
   for (const bool drafts : {true, false}) {

@@ -1,4 +1,7 @@
 // The page and the engine's stream, over real sockets.
+#include <chrono>
+#include <thread>
+
 #include "serve/api/api_testing.h"
 #include "web_ui/web_ui.h"
 
@@ -103,6 +106,21 @@ TEST_F(StreamTest, StepsAndLooks) {
   // The server's end is the stream's.
   server_->stop(std::chrono::milliseconds(60'000));
   EXPECT_THAT(client.read_all(), HasSubstr("0\r\n\r\n"));
+}
+
+TEST_F(StreamTest, LooksAtMostTwiceASecond) {
+  start();
+  TestClient client(server_->port());
+  client.send_request("GET", "/debug/engine/stream");
+  client.read_until("event: look");
+  const auto first = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(std::chrono::milliseconds(900));
+  server_->stop(std::chrono::milliseconds(60'000));
+  const std::string more = client.read_all();
+  int looks = 0;
+  for (std::size_t at = 0; (at = more.find("event: look", at)) != std::string::npos; ++at) ++looks;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - first;
+  EXPECT_LE(looks, 1 + 2 * seconds.count());
 }
 
 TEST_F(StreamTest, AtMostSixteenLook) {

@@ -204,6 +204,12 @@ TEST_F(AgentApiTest, FunctionsOfNamespacesAreOnOffer) {
   EXPECT_EQ(respond(named + R"(,"namespace":"c"})").status, 400);
 }
 
+TEST_F(AgentApiTest, OnlyAllowedToolsAreOnOffer) {
+  respond(R"(,"tools":[{"type":"function","name":"get_weather"},{"type":"function","name":"get_time"}],"tool_choice":)"
+          R"({"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"get_weather"}]})");
+  EXPECT_THAT(last_prompt(), AllOf(HasSubstr("get_weather"), Not(HasSubstr("get_time"))));
+}
+
 TEST_F(AgentApiTest, CustomToolsTakeText) {
   constexpr std::string_view kPatch =
       R"(,"tools":[{"type":"custom","name":"get_weather","format":{"type":"grammar","syntax":"lark","definition":)"
