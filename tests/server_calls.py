@@ -34,3 +34,9 @@ def error_of(call):
     with pytest.raises(openai.APIStatusError) as caught:
         call()
     return caught.value
+
+
+def of(choice):
+    """All that a choice says: text, finish reason and every digit of its log-probabilities."""
+    text = choice.text if hasattr(choice, "text") else choice.message.content
+    return text, choice.finish_reason, choice.logprobs

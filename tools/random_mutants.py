@@ -52,7 +52,7 @@ LAYERS = {
                "tests/laws_test --gtest_filter=*flash_default:*v3_mtp", "tests/soak_test", "tests/speculation_test.py",
                "tests/server_weights_test.py"],
     "serve": ["serve_test", "tests/server_scores_test.py", "tests/server_constraints_test.py",
-              "tests/server_guard_test.py", "tests/server_weights_test.py", "tests/server_test.py",
+              "tests/server_guard_test.py", "tests/server_weights_test.py", "tests/server_test.py", "tests/server_cache_test.py",
               "tests/server_fields_test.py", "tests/server_tools_test.py", "tests/counters_test.py",
               "tests/monitoring_test.py"],
 }
