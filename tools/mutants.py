@@ -39,15 +39,15 @@ import sys
 import threading
 import time
 
+import mutants_page
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MUTANTS = ROOT / "tests" / "mutants"
 PLACE = ROOT / "build-mutants"
 COPY = PLACE / "tree"
 RESULTS = PLACE / "mutants.json"
-DOCUMENT = ROOT / "docs" / "mutants.md"
 LEAST_MUTANTS = 40
 TEST_SECONDS = 300  # a test that runs longer hangs
-QUICK_SECONDS = 60
 REQUIRED, OPTIONAL = ("layer", "fault", "user", "test"), ("build", "isa", "lane")
 CPU_FLAGS = {"avx2": {"avx2", "fma", "f16c"}, "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}}
 
@@ -358,24 +358,6 @@ def describe(record):
     return f"{record['result']}: {record['tests'][0]}, {record['seconds']} s (built in {record['build_seconds']} s)"
 
 
-def summary(records):
-    """Lines on how many were found, by whom, and how fast."""
-    tried = {name: r for name, r in records.items() if r["result"] != "skipped"}
-    found = {name: r for name, r in tried.items() if r["result"] in ("found", "hung")}
-    quick = [r for r in found.values() if r["seconds"] <= QUICK_SECONDS and own_test(r)]
-    lines = [f"{len(found)} of {len(tried)} faults found, {len(quick)} of them within {QUICK_SECONDS} s by the tests "
-             "of their own layer."]
-    if skipped := sorted(records.keys() - tried.keys()):
-        lines.append(f"Not tried on this machine: {', '.join(skipped)}.")
-    if others := sorted(tried.keys() - found.keys()):
-        lines.append(f"Not found: {', '.join(others)}.")
-    return lines
-
-
-def own_test(record):
-    return pathlib.Path(record["test"].split()[0]).name == record["layer"] + "_test"
-
-
 def run(mutants, builder):
     records = {}
     mutants = sorted(mutants, key=lambda m: (m.lane, m.targets, m.name))  # one program after the other: fewer links
@@ -424,57 +406,12 @@ def cpu_model():
     return found[1].strip() if found else platform.machine()
 
 
-def table(records):
-    lines = ["| fault | layer | what goes wrong | found by | seconds |", "|---|---|---|---|---|"]
-    for name, record in records.items():
-        by = {"survived": "**nothing**", "broken": "**not tried**", "skipped": f"not tried: {record.get('why')}"}
-        test = by.get(record["result"]) or f"`{record['tests'][0]}`"
-        hung = " (hung)" if record["result"] == "hung" else ""
-        seconds = f"{record['seconds']:.1f}{hung}" if record["result"] in ("found", "hung") else ""
-        lines.append(f"| `{name}` | {record['layer']} | {record['fault']} | {test} | {seconds} |")
-    return lines
-
-
-ROW = re.compile(r"\| `(.*?)` \| (.*? \| .*) \| `(.*)` \| ([0-9.]+)( \(hung\))? \|")
-
-
-def documented(mutants):
-    """What the document says of mutants whose layer and fault it names as they are now."""
-    records = {}
-    for line in DOCUMENT.read_text().splitlines():
-        if (row := ROW.fullmatch(line)) and row[1] in mutants:
-            fields = mutants[row[1]].fields
-            if row[2] != f"{fields['layer']} | {fields['fault']}":
-                continue
-            result = {"result": "hung" if row[5] else "found", "tests": [row[3]], "seconds": float(row[4])}
-            records[row[1]] = fields | result
-    return records
-
-
 def write_markdown():
     mutants, wrong = load([])
-    records = documented(mutants) | {name: record for name, record in kept().items()
-               if name in mutants and record["patch"] == mutants[name].digest}
-    missing = sorted(mutants.keys() - records.keys())
-    for name in missing:
-        records[name] = mutants[name].fields | {"result": "skipped", "why": "no run yet"}
-    records = dict(sorted(records.items()))
-    if missing or wrong:
-        print(f"no result: {', '.join(missing + sorted(wrong))}", file=sys.stderr)
+    tried = {name: record for name, record in kept().items()
+             if name in mutants and record["patch"] == mutants[name].digest}
     machine = json.loads(RESULTS.read_text())["machine"] if RESULTS.exists() else "no machine"
-    DOCUMENT.write_text("\n".join([
-        "# Mutants",
-        "",
-        f"Written by `./run mutants --markdown`; {datetime.date.today().isoformat()}, {machine}.",
-        "",
-        "Faults that somebody could make, planted one at a time (`./run mutants`), and the first test that noticed",
-        "each, in seconds from the start of the command in its file. `tests/mutants` says what a user would see.",
-        "",
-        *summary(records),
-        "",
-        *table(records),
-    ]) + "\n")
-    return 1 if missing or wrong else 0
+    return mutants_page.write(mutants, wrong, tried, machine)
 
 
 def main():
@@ -508,7 +445,7 @@ def main():
         print(f"the tree as it is: {error}", file=sys.stderr)
         return 1
     say("")
-    for line in table(records) + [""] + summary(records):
+    for line in mutants_page.table(records) + [""] + mutants_page.summary(records):
         say(line)
     return 1 if any(record["result"] in ("survived", "broken") for record in records.values()) else 0
 
