@@ -26,6 +26,14 @@ inline std::vector<TokenId> toy_tokens(int story, int n) {
   return tokens;
 }
 
+// The tokens up to `from`, then others, which the story says.
+inline std::vector<TokenId> diverging(std::vector<TokenId> tokens, int from, int story) {
+  for (std::size_t i = static_cast<std::size_t>(from); i < tokens.size(); ++i) {
+    tokens[i] = story * 1000 + static_cast<TokenId>(i);
+  }
+  return tokens;
+}
+
 class ToyWorld {
  public:
   struct Size {

@@ -14,13 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 SchedulerLimits limits(int pages, int budget = 600) {
-  return {.max_batched_tokens = budget,
-          .max_seqs = 40,
-          .max_model_len = 10000,
-          .latent_pages = pages,
-          .window_pages = 1000,
-          .geometry = {.resume_pages = 1, .has_latents = true, .has_windows = true},
-          .watermark_pages = 0};
+  return scarce_limits(pages, budget, 40);
 }
 
 SequenceId id(int i) {

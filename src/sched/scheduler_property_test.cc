@@ -1,38 +1,57 @@
-// Random workloads against every promise of scheduler.h, checked by a model of its own that knows only the plans. A
+// Random workloads against every promise of scheduler.h, checked by a PlanModel. A
 // second scheduler is told more than it asks, and has to make the same plans.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <random>
-#include <tuple>
 #include <vector>
 
 #include "base/sanitizer_testing.h"
 #include "base/test_seed_testing.h"
 #include "sched/model_memory_testing.h"
+#include "sched/plan_model_testing.h"
 #include "sched/scheduler.h"
 
 namespace sluice::scheduler_property_test {
 namespace {
 
-class Fuzz {
+int below_of(std::mt19937& random, int n) {
+  return n <= 0 ? 0 : static_cast<int>(random() % static_cast<unsigned>(n));
+}
+
+SchedulerLimits random_limits(std::mt19937& random, int drafts) {
+  const auto below = [&](int n) { return below_of(random, n); };
+  SchedulerLimits l;
+  l.max_model_len = 1500;
+  l.max_batched_tokens = 1 + below(below(2) ? 8 : 600);
+  l.chunked_prefill = below(4) != 0;
+  if (!l.chunked_prefill) l.max_batched_tokens = l.max_model_len + below(300);
+  l.mixed = below(4) != 0;
+  l.max_seqs = 1 + below(20);
+  l.geometry = {.resume_pages = below(3), .has_latents = below(8) != 0, .has_windows = below(8) != 0};
+  l.latent_pages = l.geometry.has_latents ? 4 + below(60) : 0;
+  l.window_pages = l.geometry.steady_window_pages() + below(30);
+  l.long_prefill_token_threshold = below(2) * (1 + below(200));
+  l.policy = static_cast<SchedulingPolicy>(below(3));
+  l.watermark_pages = below(4) - 1;
+  l.recompute_cost_per_row = below(2);
+  l.swap_cost_per_page = below(3) * 10;
+  if (drafts == 0) return l;
+  l.drafts.most = drafts;
+  l.drafts.adaptive = below(3) != 0;
+  for (int rows = 0; rows < below(70); ++rows) l.drafts.step_seconds.push_back(1 + 0.1 * rows + 0.05 * below(10));
+  l.drafts.seconds.fill(0.01 * below(10));
+  return l;
+}
+
+class Fuzz : public PlanModel {
  public:
   // The k-th arrival has the id id_factor * k: plans must not depend on it. Decodes get up to
   // `drafts` guesses a step.
-  Fuzz(unsigned seed, int id_factor, int drafts = 0)
-      : random_(seed),
-        id_factor_(id_factor),
-        limits_(random_limits(drafts)),
-        memory_(limits_, below(2) * below(40), below(4) != 0),
-        scheduler_(limits_),
-        informed_(limits_),
-        preempts_by_force_(below(3) == 0),
-        loses_swapped_(below(4) == 0),
-        pauses_(below(3) != 0) {}
+  Fuzz(unsigned seed, int id_factor, int drafts = 0) : Fuzz(std::mt19937(seed), id_factor, drafts) {}
 
   void run(int steps = 250) {
     for (now_ = 1; now_ <= steps && !failed(); ++now_) one_step(true);
@@ -59,71 +78,22 @@ class Fuzz {
   }
 
  private:
-  struct Live {
-    SequenceCounts counts;
-    std::int64_t arrival = 0;
-    bool running = false, decoding = false, swapped = false, paused = false;
-    Position computed = 0, preempted_at = -1;
-    int known = 0;
-    std::int64_t due = 0;         // when it decodes: the last step that may serve it
-    int bypassed = 0;             // younger ones admitted while it was the oldest prompt and found no room
-    bool waits = false;           // for another
-    std::int64_t first_wait = 0;  // when it first did
-    int span_rows = 0;            // in this plan
+  Fuzz(std::mt19937&& random, int id_factor, int drafts)
+      : PlanModel(random_limits(random, drafts), id_factor),
+        random_(random),
+        memory_(limits_, below(2) * below(40), below(4) != 0),
+        informed_(limits_),
+        preempts_by_force_(below(3) == 0),
+        loses_swapped_(below(4) == 0),
+        pauses_(below(3) != 0) {}
 
-    bool is_prompt() const { return running && !decoding; }
-  };
-
-  static bool failed() { return ::testing::Test::HasFatalFailure() || ::testing::Test::HasNonfatalFailure(); }
-  int below(int n) { return n <= 0 ? 0 : static_cast<int>(random_() % static_cast<unsigned>(n)); }
-  SequenceId id(int k) const { return SequenceId(k * id_factor_ % 100003); }
-  int number(SequenceId sequence) const { return numbers_.at(sequence.value); }
-  Live& live(SequenceId sequence) { return live_.at(number(sequence)); }
-
-  SchedulerLimits random_limits(int drafts) {
-    SchedulerLimits l;
-    l.max_model_len = 1500;
-    l.max_batched_tokens = 1 + below(below(2) ? 8 : 600);
-    l.chunked_prefill = below(4) != 0;
-    if (!l.chunked_prefill) l.max_batched_tokens = l.max_model_len + below(300);
-    l.mixed = below(4) != 0;
-    l.max_seqs = 1 + below(20);
-    l.geometry = {.resume_pages = below(3), .has_latents = below(8) != 0, .has_windows = below(8) != 0};
-    l.latent_pages = l.geometry.has_latents ? 4 + below(60) : 0;
-    l.window_pages = l.geometry.steady_window_pages() + below(30);
-    l.long_prefill_token_threshold = below(2) * (1 + below(200));
-    l.policy = static_cast<SchedulingPolicy>(below(3));
-    l.watermark_pages = below(4) - 1;
-    l.recompute_cost_per_row = below(2);
-    l.swap_cost_per_page = below(3) * 10;
-    if (drafts == 0) return l;
-    l.drafts.most = drafts;
-    l.drafts.adaptive = below(3) != 0;
-    for (int rows = 0; rows < below(70); ++rows) l.drafts.step_seconds.push_back(1 + 0.1 * rows + 0.05 * below(10));
-    l.drafts.seconds.fill(0.01 * below(10));
-    return l;
-  }
+  int below(int n) { return below_of(random_, n); }
 
   std::int64_t rows_alive() const {
     std::int64_t rows = 0;
     for (const auto& [k, s] : live_) rows += s.counts.rows();
     return rows;
   }
-  int decodes_per_round() const { return limits_.max_batched_tokens; }
-  std::int64_t turn_bound(int decoding) const {
-    const int rounds = (decoding + decodes_per_round() - 1) / decodes_per_round();
-    return limits_.mixed && limits_.chunked_prefill ? rounds : 2 * rounds;
-  }
-  int decoding() const {
-    int n = 0;
-    for (const auto& [k, s] : live_) n += s.decoding && !s.paused;
-    return n;
-  }
-  // Smaller is better.
-  using Order = std::tuple<bool, int, std::int64_t>;
-  int priority(const Live& s) const { return limits_.policy == SchedulingPolicy::kPriority ? s.counts.priority : 0; }
-  Order rank(const Live& s) const { return {s.paused, priority(s), s.arrival}; }
-
   int new_number() {
     ++arrived_;
     numbers_[id(arrived_).value] = arrived_;
@@ -202,17 +172,6 @@ class Fuzz {
     ASSERT_EQ(paused, scheduler_.paused());
   }
 
-  // What cannot run for want of the memory that paused ones hold, is all that waits.
-  bool may_be_idle() const {
-    bool one_waits = false, one_holds = false;
-    for (const auto& [k, s] : live_) {
-      if (s.running && !s.paused) return false;
-      one_waits |= !s.running && !s.paused;
-      one_holds |= s.running;
-    }
-    return one_holds || !one_waits;
-  }
-
   void one_step(bool more) {
     if (more) {
       arrivals();
@@ -234,14 +193,8 @@ class Fuzz {
     note_waits(facts, plan);
     write_log(plan);
     memory_.carry_out(plan);
-    for (auto& [k, s] : live_) s.span_rows = 0;
-    check_preemptions(plan);
-    check_admissions(plan);
-    check_spans(plan);
+    check(plan);
     if (failed()) return;
-    check_order(plan);
-    check_windows();
-    check_turns();
     lose_some(plan);
     advance(plan);
     memory_.audit();
@@ -259,12 +212,6 @@ class Fuzz {
         offered_[id(k).value] = std::max(offered_[id(k).value], offers_.back().tokens);
       }
     }
-  }
-
-  // From the plan that says so to the answer that it need not.
-  void note_waits(const PlanFacts& facts, const StepPlan& plan) {
-    for (const PrefixLookup& lookup : facts.lookups) live(lookup.sequence).waits &= lookup.hit.wait;
-    for (const SequenceId sequence : plan.waits) live(sequence).waits = true;
   }
 
   // What was not asked changes no plan.
@@ -290,176 +237,6 @@ class Fuzz {
     for (const Admission& a : plan.admissions) log_ += fmt::format("a{}@{} ", number(a.sequence), a.first_position);
     for (const Span& s : plan.spans) log_ += fmt::format("{}+{} ", number(s.sequence), s.rows);
     log_ += '\n';
-  }
-
-  void check_preemptions(const StepPlan& plan) {
-    const Live* best = nullptr;
-    bool eligible = false;
-    for (const auto& [k, s] : live_) {
-      if (!s.running) continue;
-      if (best == nullptr || rank(s) < rank(*best)) best = &s;
-      eligible |= s.computed > s.preempted_at;
-    }
-    bool better_waits = false;
-    int best_waiting = std::numeric_limits<int>::max();
-    for (const auto& [k, s] : live_) {
-      if (s.running || s.paused) continue;
-      better_waits |= best != nullptr && priority(s) < priority(*best);
-      best_waiting = std::min(best_waiting, priority(s));
-    }
-    forced_now_ = forced_ && eligible;
-    forced_ = forced_ && !forced_now_;
-    ASSERT_GE(plan.preemptions.size(), forced_now_ ? 1U : 0U) << "a forced preemption did not come";
-    std::map<int, bool> spans;
-    for (const Span& span : plan.spans) spans[number(span.sequence)] = true;
-    for (std::size_t i = 0; i < plan.preemptions.size(); ++i) {
-      const Preemption& p = plan.preemptions[i];
-      Live& s = live(p.sequence);
-      ASSERT_TRUE(s.running) << "only what runs is preempted";
-      ASSERT_EQ(spans.count(number(p.sequence)), 0U) << "preempted and computed";
-      const bool forced = forced_now_ && i == 0;
-      ASSERT_TRUE(forced || &s != best || better_waits) << "the best one was preempted";
-      s.running = s.decoding = false;
-      s.swapped = p.swap;
-      s.preempted_at = s.computed;
-      if (!p.swap) s.computed = 0;
-      if (forced) continue;
-      for (const auto& [k, other] : live_) {
-        if (!other.running || rank(other) <= rank(s)) continue;
-        if (other.paused && limits_.policy == SchedulingPolicy::kPriority && priority(other) <= best_waiting) continue;
-        bool later = spans.count(k) != 0;
-        for (const Preemption& q : plan.preemptions) later |= number(q.sequence) == k;
-        ASSERT_TRUE(later) << "a worse one without a span was left";
-      }
-    }
-  }
-
-  void check_admissions(const StepPlan& plan) {
-    Live* oldest = nullptr;  // of all that have known tokens to compute
-    for (auto& [k, s] : live_) {
-      if (!waits_for_another(k) && !s.decoding && !s.paused && oldest == nullptr) oldest = &s;
-    }
-    const bool oldest_waited = oldest != nullptr && !oldest->running;
-    const bool preempted_for_memory =
-        limits_.policy != SchedulingPolicy::kPriority && plan.preemptions.size() > (forced_now_ ? 1U : 0U);
-    ASSERT_TRUE(!preempted_for_memory || plan.admissions.empty()) << "one goes for memory and another one comes";
-    for (const Admission& a : plan.admissions) {
-      Live& s = live(a.sequence);
-      ASSERT_FALSE(s.running);
-      ASSERT_FALSE(s.paused) << "it was to wait";
-      ASSERT_EQ(a.restore, s.swapped);
-      ASSERT_LT(a.first_position, s.known);
-      for (const Preemption& p : plan.preemptions) ASSERT_NE(p.sequence, a.sequence) << "in and out in one plan";
-      s.running = true;
-      s.swapped = false;
-      s.computed = a.first_position;
-      s.bypassed = 0;
-    }
-    int running = 0;
-    for (const auto& [k, s] : live_) running += s.running;
-    ASSERT_LE(running, limits_.max_seqs);
-    ASSERT_EQ(running, scheduler_.running());
-    if (!limits_.chunked_prefill || !oldest_waited || oldest->running) return;
-    for (const Admission& a : plan.admissions) oldest->bypassed += live(a.sequence).arrival > oldest->arrival;
-    const int most = limits_.policy == SchedulingPolicy::kFair ? Scheduler::kMaxBypasses : 0;
-    if (limits_.policy == SchedulingPolicy::kPriority) return;  // arrival is not its order; check_order()
-    ASSERT_LE(oldest->bypassed, most) << "younger ones passed";
-  }
-
-  bool waits_for_another(int k) {
-    Live& s = live_.at(k);
-    if (s.running || !s.waits) return false;
-    if (s.first_wait == 0) s.first_wait = now_;
-    return now_ < s.first_wait + Scheduler::kMaxShareWaits;
-  }
-
-  void check_spans(const StepPlan& plan) {
-    int rows = 0, decodes = 0, drafts = 0;
-    for (const Span& span : plan.spans) {
-      Live& s = live(span.sequence);
-      ASSERT_EQ(s.span_rows, 0) << "two spans";
-      s.span_rows = span.rows;
-      ASSERT_TRUE(s.running);
-      ASSERT_FALSE(s.paused) << "rows for a paused one";
-      ASSERT_EQ(span.first_position, s.computed);
-      ASSERT_GE(span.rows, 1);
-      if (s.decoding) {
-        ASSERT_EQ(span.rows, 1 + span.drafts);
-        ASSERT_LE(span.drafts, offered_[span.sequence.value]);
-        drafts += span.drafts;
-        ASSERT_LE(span.first_position + span.rows, s.counts.rows());
-        ASSERT_TRUE(span.samples);
-      } else {
-        ASSERT_EQ(span.drafts, 0);
-        ASSERT_LE(span.first_position + span.rows, s.known);
-        ASSERT_EQ(span.samples, span.first_position + span.rows == s.known);
-      }
-      ASSERT_TRUE(span.samples || limits_.chunked_prefill || !s.is_prompt()) << "a prompt was cut";
-      if (s.is_prompt() && limits_.chunked_prefill && limits_.long_prefill_token_threshold > 0) {
-        ASSERT_LE(span.rows, limits_.long_prefill_token_threshold);
-      }
-      decodes += s.decoding;
-      rows += span.rows;
-    }
-    for (const Admission& a : plan.admissions) ASSERT_GE(live(a.sequence).span_rows, 1);
-    ASSERT_EQ(rows, plan.rows);
-    ASSERT_LE(rows, limits_.max_batched_tokens);
-    if (drafts > 0) {
-      drafted_ += drafts;
-      ASSERT_EQ(decodes, decoding()) << "drafts while a decode has no row";
-      const bool has_prompts = decodes < static_cast<int>(plan.spans.size());
-      ASSERT_LE(drafts, (limits_.max_batched_tokens - decodes) / (has_prompts ? 4 : 1)) << "drafts before prompts";
-    }
-    ASSERT_TRUE(limits_.mixed || decodes == 0 || decodes == static_cast<int>(plan.spans.size())) << "mixed";
-    ASSERT_TRUE(!plan.empty() || may_be_idle() || (forced_now_ && scheduler_.running() == 0)) << "nothing was planned";
-    if (decoding() <= decodes_per_round() && limits_.mixed && limits_.chunked_prefill) {
-      ASSERT_EQ(decodes, decoding()) << "a decode was left out";
-    }
-  }
-
-  // Within the order of its policy nobody overtakes.
-  void check_order(const StepPlan& plan) {
-    if (limits_.policy == SchedulingPolicy::kFair) return;
-    std::optional<Order> worst_served, worst_admitted;
-    for (const auto& [k, s] : live_) {
-      if (s.is_prompt() && s.span_rows > 0 && (!worst_served || rank(s) > *worst_served)) worst_served = rank(s);
-    }
-    for (const Admission& a : plan.admissions) {
-      const auto r = rank(live(a.sequence));
-      if (!worst_admitted || r > *worst_admitted) worst_admitted = r;
-    }
-    for (const auto& [k, s] : live_) {
-      if (s.paused) continue;
-      ASSERT_FALSE(s.is_prompt() && s.span_rows == 0 && worst_served && rank(s) < *worst_served) << "overtaken";
-      if (!s.running && !waits_for_another(k)) {
-        ASSERT_FALSE(worst_admitted && rank(s) < *worst_admitted) << "overtaken while it waited";
-      }
-    }
-  }
-
-  // The pages of the window pool in this very step; those of the latent pool are the memory's own to check.
-  void check_windows() {
-    const PageGeometry& g = limits_.geometry;
-    if (!g.has_windows) return;
-    int windows = 0;
-    for (const auto& [k, s] : live_) {
-      if (!s.running) continue;
-      const int held = std::max(0, blocks_for(s.computed) - g.first_window_block(s.computed));
-      windows += s.span_rows > 0 ? g.window_pages(s.computed, s.span_rows) : held;
-    }
-    ASSERT_LE(windows, limits_.window_pages);
-  }
-
-  void check_turns() {
-    const int n = decoding();
-    for (auto& [k, s] : live_) {
-      if (!s.decoding || s.paused) continue;
-      if (s.span_rows > 0) {
-        s.due = now_ + turn_bound(n);
-      } else {
-        ASSERT_LT(now_, s.due) << "a decode missed its turn";
-      }
-    }
   }
 
   void lose_some(const StepPlan& plan) {
@@ -527,19 +304,12 @@ class Fuzz {
   }
 
   std::mt19937 random_;
-  int id_factor_;
-  SchedulerLimits limits_;
   ModelMemory memory_;
-  Scheduler scheduler_, informed_;
+  Scheduler informed_;
   bool preempts_by_force_, loses_swapped_, pauses_;
-  bool forced_ = false, forced_now_ = false;
-  std::map<int, Live> live_;    // by number
-  std::map<int, int> numbers_;  // of ids
   int arrived_ = 0;
-  std::int64_t now_ = 0;
   std::vector<DraftOffer> offers_;  // in this plan
-  std::map<int, int> offered_;      // by id: tokens, the most of them
-  std::int64_t drafted_ = 0, paused_ = 0;
+  std::int64_t paused_ = 0;
   std::string log_;
 };
 

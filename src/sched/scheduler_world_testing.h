@@ -11,6 +11,17 @@
 
 namespace sluice {
 
+// Limits of memory and steps for tests in which latent pages are scarce.
+inline SchedulerLimits scarce_limits(int latent_pages, int max_batched_tokens = 600, int max_seqs = 8) {
+  return {.max_batched_tokens = max_batched_tokens,
+          .max_seqs = max_seqs,
+          .max_model_len = 10000,
+          .latent_pages = latent_pages,
+          .window_pages = 1000,
+          .geometry = {.resume_pages = 1, .has_latents = true, .has_windows = true},
+          .watermark_pages = 0};
+}
+
 class SchedulerWorld {
  public:
   explicit SchedulerWorld(const SchedulerLimits& limits, int swap_pages = 0, bool caches = true)
