@@ -28,6 +28,9 @@ struct Dfa {
   bool empty() const { return !states[0].accept && states[0].edges.empty(); }
 };
 
+// The error of kResourceExhausted that an automaton beyond kMaxAutomatonStates is.
+Status too_many_states();
+
 // kResourceExhausted beyond kMaxAutomatonStates.
 Result<Dfa> determinize(const Nfa& nfa);
 // Both; either; the first but not the second.
