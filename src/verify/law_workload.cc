@@ -1,133 +1,13 @@
+#include "verify/law_workload.h"
+
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
-#include <map>
-#include <optional>
-#include <random>
-#include <tuple>
 #include <utility>
 
-#include "engine/step/sampler.h"
-#include "engine/step/stepper.h"
-#include "verify/law_alone.h"
-#include "verify/law_check.h"
-#include "verify/law_requests.h"
 #include "verify/law_runner.h"
-#include "verify/law_schedule.h"
 
 namespace sluice {
-namespace {
-
-struct Found {
-  std::string first_value, text;
-};
-
-bool same(const PromptLogprob& a, float logprob, std::span<const TokenLogprob> top) {
-  const auto same_bits = [](float x, float y) {
-    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
-  };
-  return same_bits(a.logprob, logprob) &&
-         std::ranges::equal(a.top, top, [&](const TokenLogprob& x, const TokenLogprob& y) {
-           return x.token == y.token && same_bits(x.logprob, y.logprob);
-         });
-}
-
-class WorkloadChecker {
- public:
-  WorkloadChecker(Runner& runner, std::span<const std::vector<TokenId>> prompts, const LawOptions& options,
-                  LawReport* report)
-      : runner_(runner), prompts_(prompts), options_(options), report_(*report), alone_(runner, prompts, options) {}
-
-  // What differs, if anything.
-  std::optional<Found> run(const Workload& work);
-  void add_digest(const Workload& work);
-
- private:
-  struct Choice {
-    int request = 0, choice = 0;
-    const Generated* expected = nullptr;
-    bool forked = false;
-    std::size_t number = 0;                       // in begun_
-    std::size_t generated = 0;                    // those of its answer that were part of its prompt included
-    std::shared_ptr<PromptLogprobs> scores = {};  // to be compared
-    std::shared_ptr<TokenConstraint> constraint = {};
-    std::size_t exported = 0;  // positions whose exports were compared
-  };
-
-  static constexpr int kTop = AloneAnswers::kTop;
-  static SamplingParams sampling_of(const WorkRequest& r, int choice) { return AloneAnswers::sampling_of(r, choice); }
-  static bool is_processed(const WorkRequest& r) { return AloneAnswers::is_processed(r); }
-  const std::vector<TokenId>& prompt_of(const WorkRequest& r) const {
-    return prompts_[static_cast<std::size_t>(r.prompt)];
-  }
-  Generated& expected(const WorkRequest& r, int choice) { return alone_.of(r, choice); }
-  SequenceAnswer answer_of(const WorkRequest& r, int choice);
-  std::optional<Found> check_scores(const WorkRequest& r, Choice& c);
-  std::optional<Found> check_exports(Stepper& stepper, const WorkRequest& r, Choice& c, SequenceId id);
-  Result<std::optional<Found>> run_stepper(const Workload& work);
-  Result<std::optional<Found>> drive(Stepper& stepper, const Workload& work);
-  Status arrive(Stepper& stepper, const Workload& work, int step);
-  void begin(Stepper& stepper, const Workload& work, int request, int choice);
-  void fork(Stepper& stepper, const Workload& work, SequenceId parent, std::vector<SequenceId>* children);
-  void draw(Stepper& stepper, const Workload& work);
-  int draft(SequenceId id, std::span<TokenId> to);
-  std::optional<Found> check_drafts(Stepper& stepper);
-  std::optional<Found> take_all(Stepper& stepper, const Workload& work);
-  std::optional<Found> take(Stepper& stepper, const Workload& work, const DrawnToken& drawn,
-                            std::span<const float> row);
-  std::optional<Found> check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c, SequenceId id);
-  void cancel(Stepper& stepper, int request);
-  void cancel_swapped(Stepper& stepper);
-
-  Runner& runner_;
-  std::span<const std::vector<TokenId>> prompts_;
-  const LawOptions& options_;
-  LawReport& report_;
-  AloneAnswers alone_;
-  std::map<std::int32_t, Choice> live_;    // by SequenceId
-  std::vector<const WorkRequest*> begun_;  // of all sequences that have begun
-  const Workload* work_ = nullptr;         // that runs
-  int swapped_ = 0, stayed_ = 0;           // sequences so far; times that the one with rules that stays was
-  std::vector<float> logits_;              // of the step whose tokens are on their way
-  std::vector<std::size_t> rows_;          // of these, for each token
-  std::mt19937 drafts_;                    // how right they are
-};
-
-// The score law: of the prompt as of the prompt alone, of the answer as when it was drawn.
-std::optional<Found> WorkloadChecker::check_scores(const WorkRequest& r, Choice& c) {
-  const PromptLogprobs scores = std::move(*std::exchange(c.scores, nullptr));
-  const auto prompt = static_cast<int>(prompt_of(r).size());
-  const int begin_alone = prompt - static_cast<int>(c.expected->of_prompt.size());
-  const auto differ = [&](int position, const char* what) {
-    return Found{"score", fmt::format("the log-probability of token {} of prompt {} (request {}) is not that {}",
-                                      position, r.prompt, c.request, what)};
-  };
-  if (static_cast<int>(scores.tokens.size()) != std::max(0, prompt + r.answered - scores.start)) {
-    return Found{"score", fmt::format("{} tokens of prompt {} (request {}) were scored from {} on",
-                                      scores.tokens.size(), r.prompt, c.request, scores.start)};
-  }
-  for (std::size_t i = 0; i < scores.tokens.size(); ++i) {
-    const PromptLogprob& found = scores.tokens[i];
-    const int position = scores.start + static_cast<int>(i);
-    if (position < prompt) {
-      const RowScore& alone = c.expected->of_prompt[static_cast<std::size_t>(position - begin_alone)];
-      std::vector<TokenLogprob> top;
-      for (std::size_t t = 0; t < static_cast<std::size_t>(alone.logprobs.top_count); ++t) {
-        top.push_back({alone.logprobs.top_ids[t], alone.logprobs.top_logprobs[t]});
-      }
-      if (!same(found, alone.logprobs.logprob, top) || found.rank != alone.rank) return differ(position, "of it alone");
-      ++report_.scored;
-      continue;
-    }
-    const PromptLogprob& drawn = c.expected->at_draw[static_cast<std::size_t>(position - prompt)];
-    if (is_processed(r)) continue;  // scores are raw
-    if (!same(found, drawn.logprob, drawn.top)) return differ(position, "at which it was drawn");
-    ++report_.scored_answers;
-  }
-  return std::nullopt;
-}
 
 void WorkloadChecker::begin(Stepper& stepper, const Workload& work, int request, int choice) {
   const WorkRequest& r = work.requests[static_cast<std::size_t>(request)];
@@ -188,24 +68,6 @@ void WorkloadChecker::fork(Stepper& stepper, const Workload& work, SequenceId pa
   }
 }
 
-// What a sequence took over when it began was computed by one of its salt.
-std::optional<Found> WorkloadChecker::check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c,
-                                                SequenceId id) {
-  if (c.forked) return std::nullopt;
-  const int cached = stepper.cached_tokens(id);
-  report_.hits += cached > 0;
-  int common = 0;
-  for (std::size_t i = 0; i < begun_.size(); ++i) {
-    if (i == c.number || begun_[i]->salt != r.salt) continue;
-    common = std::max(common, common_tokens(prompt_of(*begun_[i]), prompt_of(r)));
-  }
-  // Another may have computed the part of its answer that it begins with.
-  if (cached <= common || (r.answered > 0 && common == static_cast<int>(prompt_of(r).size()))) return std::nullopt;
-  return Found{"salt", fmt::format("prompt {} (request {}, choice {}, salt '{}') took over {} cached tokens, but no "
-                                   "other of its salt has more than {} in common with it",
-                                   r.prompt, c.request, c.choice, r.salt, cached, common)};
-}
-
 // Tokens for all that the step sampled, and for the choices that begin there.
 void WorkloadChecker::draw(Stepper& stepper, const Workload& work) {
   rows_.clear();
@@ -245,106 +107,13 @@ int WorkloadChecker::draft(SequenceId id, std::span<TokenId> to) {
   return static_cast<int>(count);
 }
 
-// The draft law: what the model guesses behind the tokens of a sequence is a function of these, and of the drafts
-// before.
-std::optional<Found> WorkloadChecker::check_drafts(Stepper& stepper) {
-  for (const SequenceId id : stepper.sampled()) {
-    if (!id || stepper.draft_source(id) != DraftSource::kMtp) continue;
-    const std::span<const TokenId> found = stepper.drafts(id);
-    const Choice& c = live_.at(id.value);
-    if (found.empty()) continue;
-    const std::vector<TokenId>& alone = c.expected->drafts[c.generated];
-    report_.model_drafts += static_cast<std::int64_t>(found.size());
-    if (found.size() <= alone.size() && std::equal(found.begin(), found.end(), alone.begin())) continue;
-    return Found{"drafts",
-                 fmt::format("behind {} tokens of an answer (request {}, choice {}) the model guesses {}, alone {}",
-                             c.generated, c.request, c.choice, fmt::join(found, " "), fmt::join(alone, " "))};
-  }
-  return std::nullopt;
-}
-
-std::optional<Found> WorkloadChecker::take_all(Stepper& stepper, const Workload& work) {
+std::optional<Violation> WorkloadChecker::take_all(Stepper& stepper, const Workload& work) {
   const std::span<const DrawnToken> taken = stepper.take();
   for (std::size_t i = 0; i < taken.size(); ++i) {
     const std::size_t vocab = runner_.vocab_size();
     const std::span<const float> row = std::span(logits_).subspan(rows_[i] * vocab, vocab);
     if (!taken[i].id) continue;
     if (auto difference = take(stepper, work, taken[i], row)) return difference;
-  }
-  return std::nullopt;
-}
-
-// The next token of a sequence, and its row of logits. Says what differs.
-std::optional<Found> WorkloadChecker::take(Stepper& stepper, const Workload& work, const DrawnToken& drawn,
-                                           std::span<const float> row) {
-  const SequenceId id = drawn.id;
-  if (!live_.contains(id.value)) return Found{"token", "a token for a sequence that has ended"};
-  Choice& c = live_.at(id.value);
-  const WorkRequest& r = work.requests[static_cast<std::size_t>(c.request)];
-  if (c.generated == static_cast<std::size_t>(r.answered)) {
-    if (auto found = check_hit(stepper, r, c, id)) return found;
-    if (c.scores != nullptr) {
-      if (auto found = check_scores(r, c)) return found;
-    }
-  }
-  const auto position = static_cast<Position>(stepper.tokens(id).size());
-  Sampled sampled;
-  const Status status = read_sample(*drawn.row, position, &sampled);
-  const bool same_logits = bit_digest(row) == c.expected->digests[c.generated];
-  if (!status.ok() || !same_logits || sampled.token != c.expected->tokens[c.generated]) {
-    return Found{
-        same_logits ? "token" : "logits",
-        fmt::format("token {} of the answer to prompt {} (request {}, choice {}): {} {}, alone {}", c.generated,
-                    r.prompt, c.request, c.choice, same_logits ? "the same logits, but token" : "other logits, token",
-                    sampled.token, c.expected->tokens[c.generated])};
-  }
-  if (!same(c.expected->at_draw[c.generated], sampled.logprob, sampled.top)) {
-    return Found{"logprob",
-                 fmt::format("token {} of the answer to prompt {} (request {}, choice {}): other {} "
-                             "log-probabilities than alone",
-                             c.generated, r.prompt, c.request, c.choice, is_processed(r) ? "processed" : "raw")};
-  }
-  if (c.constraint != nullptr && !c.constraint->accept(sampled.token)) {
-    return Found{"mask", fmt::format("token {} of the answer to prompt {} (request {}, choice {}): {} is drawn, which "
-                                     "its constraint refuses there",
-                                     c.generated, r.prompt, c.request, c.choice, sampled.token)};
-  }
-  if (r.exports) {
-    if (auto found = check_exports(stepper, r, c, id)) return found;
-  }
-  ++report_.comparisons;
-  report_.ruled += r.rules != 0;
-  report_.constrained += c.constraint != nullptr;
-  report_.budgeted += r.constraint == LawConstraint::kBudget;
-  report_.forced += drawn.drafted && stepper.draft_source(id) == DraftSource::kForced;
-  report_.choosing_rows += position - 1 >= options_.chooses_from;
-  ++c.generated;
-  stepper.append(id, sampled.token);
-  const int length = r.stops_after > 0 ? r.stops_after : r.max_tokens;
-  if (static_cast<int>(c.generated) < length) return std::nullopt;
-  const auto& first = expected(r, 0).tokens;
-  report_.forks_apart += c.forked && !std::equal(first.begin(), first.begin() + length, c.expected->tokens.begin());
-  live_.erase(id.value);
-  stepper.end(id);
-  return std::nullopt;
-}
-
-// The export law: what layers chose for a position is a function of the tokens up to it.
-std::optional<Found> WorkloadChecker::check_exports(Stepper& stepper, const WorkRequest& r, Choice& c, SequenceId id) {
-  const ExportedDigests found = digests_of(stepper.take_exported(id));
-  const auto differ = [&](const char* what) {
-    return Found{"exports", fmt::format("{} of prompt {} (request {}, choice {}) behind {} of its tokens: not those of "
-                                        "position {} and those behind it alone",
-                                        what, r.prompt, c.request, c.choice, c.generated, c.exported)};
-  };
-  const std::size_t end = prompt_of(r).size() + c.generated;  // the token that was just drawn is there
-  if (c.exported + found.experts.size() != end) return differ("rows that are exported");
-  for (std::size_t i = 0; i < found.experts.size(); ++i, ++c.exported) {
-    if (found.experts[i] != c.expected->experts[c.exported]) return differ("experts");
-    if (found.entries[i] != c.expected->entries[c.exported]) return differ("entries");
-    ++report_.exported;
-    report_.exported_experts += found.experts[i] != 0;
-    report_.exported_entries += found.entries[i] != 0;
   }
   return std::nullopt;
 }
@@ -377,8 +146,8 @@ void WorkloadChecker::cancel_swapped(Stepper& stepper) {
   }
 }
 
-std::optional<Found> WorkloadChecker::run(const Workload& work) {
-  const auto failed = [](const Status& status) { return Found{"audit", std::string(status.message())}; };
+std::optional<Violation> WorkloadChecker::run(const Workload& work) {
+  const auto failed = [](const Status& status) { return Violation{"audit", std::string(status.message())}; };
   for (const WorkRequest& r : work.requests) {
     for (int choice = 0; choice < r.n; ++choice) {
       if (const Status status = alone_.compute(r, choice); !status.ok()) return failed(status);
@@ -394,7 +163,7 @@ std::optional<Found> WorkloadChecker::run(const Workload& work) {
   // The scheduler's memory is what is left, beside the page that it keeps for the self-test.
   const Result<StateSlot> occupied =
       work.pages > 0 ? runner_.occupy_all_but(work.pages + 1) : Result<StateSlot>(StateSlot());
-  Result<std::optional<Found>> found = run_stepper(work);
+  Result<std::optional<Violation>> found = run_stepper(work);
   if (occupied.ok() && *occupied) runner_.close(*occupied);
   runner_.prefix_cache().set_enabled(true);
   report_.evictions += static_cast<std::int64_t>(evictions(runner_) - evicted);
@@ -418,7 +187,7 @@ void WorkloadChecker::add_digest(const Workload& work) {
   }
 }
 
-Result<std::optional<Found>> WorkloadChecker::run_stepper(const Workload& work) {
+Result<std::optional<Violation>> WorkloadChecker::run_stepper(const Workload& work) {
   SLUICE_RETURN_IF_ERROR(use_threads(runner_, work.threads));
   runner_.set_score_rows(work.score_rows);
   report_.thread_counts.insert(runner_.threads());
@@ -429,7 +198,7 @@ Result<std::optional<Found>> WorkloadChecker::run_stepper(const Workload& work) 
   if (work.right_drafts) {
     stepper.draft_by([this](SequenceId id, std::span<TokenId> to) { return draft(id, to); });
   }
-  Result<std::optional<Found>> found = drive(stepper, work);
+  Result<std::optional<Violation>> found = drive(stepper, work);
   EngineStats stats;
   stepper.fill(&stats);
   report_.preemptions += static_cast<std::int64_t>(stats.preemptions_recompute);
@@ -453,7 +222,7 @@ Status WorkloadChecker::arrive(Stepper& stepper, const Workload& work, int step)
   return {};
 }
 
-Result<std::optional<Found>> WorkloadChecker::drive(Stepper& stepper, const Workload& work) {
+Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const Workload& work) {
   constexpr int kMostSteps = 100000;
   int last_arrival = 0;
   for (const WorkRequest& r : work.requests) last_arrival = std::max(last_arrival, r.arrives);
@@ -483,10 +252,8 @@ Result<std::optional<Found>> WorkloadChecker::drive(Stepper& stepper, const Work
     // An audit waits for all that was enqueued.
     if (!stepper.asynchronous() || step % 4 == 0) SLUICE_RETURN_IF_ERROR(stepper.audit());
   }
-  return std::optional<Found>();
+  return std::optional<Violation>();
 }
-
-}  // namespace
 
 Result<LawReport> check_scheduling_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
                                        const LawOptions& options) {
@@ -503,7 +270,7 @@ Result<LawReport> check_workloads(Runner& runner, std::span<const std::vector<To
   while (clock.goes_on(report.schedules)) {
     const int number = options.first_schedule + report.schedules;
     Workload work = make(number);
-    std::optional<Found> difference = checker.run(work);
+    std::optional<Violation> difference = checker.run(work);
     ++report.schedules;
     if (options.progress) options.progress(report.schedules);
     if (!difference) {
@@ -514,7 +281,7 @@ Result<LawReport> check_workloads(Runner& runner, std::span<const std::vector<To
       Workload smaller = work;
       smaller.requests.erase(smaller.requests.begin() + static_cast<std::ptrdiff_t>(i));
       if (!check_at_rest(runner).ok()) SLUICE_RETURN_IF_ERROR(runner.clear_cache());
-      std::optional<Found> still = checker.run(smaller);
+      std::optional<Violation> still = checker.run(smaller);
       if (!still) {
         ++i;
         continue;
