@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/test_paths_testing.h"
 #include "files/json.h"
 
 namespace sluice::deepseek_v4_chat_test {
@@ -255,51 +256,27 @@ TEST(DeepSeekV4ChatTask, UnknownTaskIsAnError) {
 }
 
 // What the model was trained to see, with a blank line before it.
-constexpr char kToolsBlock[] = R"(
-
-## Tools
-
-You have access to a set of tools to help answer the user's question. You can invoke tools by writing a "<｜DSML｜tool_calls>" block like the following:
-
-<｜DSML｜tool_calls>
-<｜DSML｜invoke name="$TOOL_NAME">
-<｜DSML｜parameter name="$PARAMETER_NAME" string="true|false">$PARAMETER_VALUE</｜DSML｜parameter>
-...
-</｜DSML｜invoke>
-<｜DSML｜invoke name="$TOOL_NAME2">
-...
-</｜DSML｜invoke>
-</｜DSML｜tool_calls>
-
-String parameters should be specified as is and set `string="true"`. For all other types (numbers, booleans, arrays, objects), pass the value in JSON format and set `string="false"`.
-
-If thinking_mode is enabled (triggered by <think>), you MUST output your complete reasoning inside <think>...</think> BEFORE any tool calls or final response.
-
-Otherwise, output directly after </think> with tool calls or final response.
-
-### Available Tool Schemas
-
-{"name": "now", "description": "Zeit, é", "parameters": {"type": "object", "properties": {}}}
-
-You MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls.
-)";
+const std::string kToolsBlock = [] {
+  std::ifstream file(source_dir() + "/tests/goldens/deepseek_v4_tools.txt", std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}();
 
 TEST(DeepSeekV4ChatTools, WithoutASystemMessageAnEmptyOneIsRendered) {
   EXPECT_EQ(render(R"([{"role": "user", "content": "Hi"}])", {.tools = kTool}),
-            std::string(kToolsBlock) + "<｜User｜>Hi<｜Assistant｜></think>");
+            kToolsBlock + "<｜User｜>Hi<｜Assistant｜></think>");
 }
 
 TEST(DeepSeekV4ChatTools, OfTheRequestGoToTheLeadingSystemOrDeveloper) {
   EXPECT_EQ(render(R"([{"role": "system", "content": "S"}, {"role": "user", "content": "Hi"}])", {.tools = kTool}),
-            "S" + std::string(kToolsBlock) + "<｜User｜>Hi<｜Assistant｜></think>");
+            "S" + kToolsBlock + "<｜User｜>Hi<｜Assistant｜></think>");
   EXPECT_EQ(render(R"([{"role": "developer", "content": "D"}])", {.tools = kTool}),
-            "<｜User｜>D" + std::string(kToolsBlock) + "<｜Assistant｜></think>");
+            "<｜User｜>D" + kToolsBlock + "<｜Assistant｜></think>");
 }
 
 TEST(DeepSeekV4ChatTools, OfAMessageStayWithIt) {
   EXPECT_EQ(render(R"([{"role": "user", "content": "a"}, {"role": "system", "content": "S", "tools": )" +
                    std::string(kTool) + R"(}, {"role": "user", "content": "b"}])"),
-            "<｜User｜>aS" + std::string(kToolsBlock) + "<｜User｜>b<｜Assistant｜></think>");
+            "<｜User｜>aS" + kToolsBlock + "<｜User｜>b<｜Assistant｜></think>");
 }
 
 TEST(DeepSeekV4ChatTools, OneSchemaPerLine) {
@@ -312,7 +289,7 @@ TEST(DeepSeekV4ChatTools, OneSchemaPerLine) {
 TEST(DeepSeekV4ChatTools, ResponseFormatFollowsThem) {
   EXPECT_EQ(render(R"([{"role": "system", "content": "S"}, {"role": "user", "content": "x"}])",
                    {.tools = kTool, .response_format = R"({"type":"object","required":["a"]})"}),
-            "S" + std::string(kToolsBlock) +
+            "S" + kToolsBlock +
                 "\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n"
                 "{\"type\": \"object\", \"required\": [\"a\"]}<｜User｜>x<｜Assistant｜></think>");
 }
