@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Rules for the tracked files: source files stay under 600 lines, folders under 31 files, nothing names a place on somebody's machine, no unfinished
+# Rules for the tracked files: source files have at most 500 lines, folders under 31 files, nothing names a place on somebody's machine, no unfinished
 # business is left in comments, and all tracked files together stay under 35.50 MB. Needs a git checkout.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-max_lines=600
+max_lines=500
+# These are still longer.
+longer_files='^src/(engine/step/stepper\.cc|kernels/cuda/sm90/(hyper_connection|attend_cluster|index_scores|pair_experts)\.cu)$'
 max_files=30
 max_bytes=$((35500 * 1000))
 status=0
@@ -20,8 +22,9 @@ files() { git ls-files -z --cached --others --exclude-standard --deduplicate -- 
 existing() { while IFS= read -r -d '' file; do [ ! -f "$file" ] || printf '%s\0' "$file"; done; }
 
 while read -r lines file; do
-  [ "$file" = total ] || [ "$lines" -le $max_lines ] || violation "$file has $lines lines, more than $max_lines: split it"
-done < <(files '*.cc' '*.h' '*.cu' '*.cuh' | existing | xargs -0 -r wc -l)
+  [ "$file" = total ] || [ "$lines" -le $max_lines ] || [[ $file =~ $longer_files ]] ||
+    violation "$file has $lines lines, more than $max_lines: split it"
+done < <(files '*.cc' '*.h' '*.cu' '*.cuh' '*.py' | existing | xargs -0 -r wc -l)
 
 # The folders of the GPU's kernels are cut when these are written anew.
 while read -r count folder; do
