@@ -114,13 +114,15 @@ class Bench {
   }
 
   void step() {
-    check(stepper_->step());
-    sampled_.assign(stepper_->sampled().begin(), stepper_->sampled().end());
+    Result<ComputedStep> step = stepper_->step();
+    check(step.status());
+    sampled_.assign(step->sampled().begin(), step->sampled().end());
     for (const SequenceId id : sampled_) {
       stepper_->append(id, 7);
       const int generated = static_cast<int>(stepper_->tokens(id).size()) - stepper_->prompt_tokens(id);
       if (generated >= options_.answer || stepper_->prompt_tokens(id) > 16 * kBlockTokens) stepper_->end(id);
     }
+    std::move(*step).end();
     stepper_->close_record();
   }
 

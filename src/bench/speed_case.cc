@@ -211,9 +211,10 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
   for (int i = 0; i < test.concurrency; ++i) {
     stepper.add({.prompt = ids(test.prompt, i), .options = share({.max_tokens = test.context() - test.prompt})});
   }
+  int sampled_last = 0;  // by the last step
   const auto step = [&](StepShape* shape) -> Status {
-    SLUICE_RETURN_IF_ERROR(stepper.step());
-    const std::vector<SequenceId> sampled(stepper.sampled().begin(), stepper.sampled().end());
+    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper.step());
+    const std::vector<SequenceId> sampled(computed.sampled().begin(), computed.sampled().end());
     for (const SequenceId id : sampled) {
       const auto length = static_cast<int>(stepper.tokens(id).size());
       if (length + 1 >= test.context()) {
@@ -225,12 +226,14 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
       if (shape != nullptr) shape->spans.push_back({length - 1, 1});
       stepper.append(id, ids(1, length * test.concurrency + id.value).front());
     }
-    if (shape != nullptr) shape->logit_rows = static_cast<int>(sampled.size());
+    std::move(computed).end();
+    sampled_last = static_cast<int>(sampled.size());
+    if (shape != nullptr) shape->logit_rows = sampled_last;
     return {};
   };
   for (int decoding = 0; decoding < test.concurrency;) {  // the prompts
     SLUICE_RETURN_IF_ERROR(step(nullptr));
-    decoding = stepper.waiting() > 0 ? 0 : static_cast<int>(stepper.sampled().size());
+    decoding = stepper.waiting() > 0 ? 0 : sampled_last;
   }
   runner_->wait();  // a device still computes the last prompts, which do not count
   experts_chosen_ = 0;

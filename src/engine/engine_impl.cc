@@ -140,7 +140,9 @@ Status EngineImpl::check(const Request& request) const {
 
 Result<RequestId> EngineImpl::submit(Request request) {
   SLUICE_RETURN_IF_ERROR(check(request));
-  Arrival arrival{.prompt = std::move(request.prompt), .on_output = std::move(request.on_output)};
+  Arrival arrival;
+  arrival.prompt = std::move(request.prompt);
+  arrival.on_output = std::move(request.on_output);
   arrival.options = share(std::move(request));  // constant from here on
   RequestId id = 0;
   {

@@ -111,9 +111,10 @@ class EngineImpl final : public Engine {
   void run_self_test();
   void step();
   void count_step(Clock::duration time, double work);
-  void draw_all();
-  void fork_choices(SequenceId first, std::size_t row);
+  void draw_all(ComputedStep& step);
+  void fork_choices(ComputedStep& step, SequenceId first, std::size_t row);
   void deliver_all();
+  void deliver_all(std::span<const DrawnToken> taken);
   void deliver(const DrawnToken& drawn);
   static Status accept(const SequenceAnswer& answer, TokenId token);
   void fail_step(const Status& status);
@@ -166,6 +167,7 @@ class EngineImpl final : public Engine {
   std::uint64_t generated_tokens_ = 0, finished_requests_ = 0, cancelled_requests_ = 0;
   bool made_token_ = false;  // since the last publish_stats
   StepCounts step_counts_;
+  SentStep sent_;                // the step whose tokens are on their way
   Clock::time_point stepped_{};  // the end of the last step, if the next one follows it at once
 
   std::condition_variable watch_;  // the end, for the thread that watches the files

@@ -195,18 +195,18 @@ void EngineImpl::step() {
     began = Clock::now();
   }
   const bool delayed = stepper_.outstanding();
-  const Status status = stepper_.begin();
+  BegunStep begun = stepper_.begin();
   if (delayed) {
     deliver_all();
     stepper_.took_before(seconds());
   }
-  stepper_.settle();
-  if (!status.ok()) return fail_step(status);
-  draw_all();
+  Result<ComputedStep> step = std::move(begun).settle();
+  if (!step.ok()) return fail_step(step.status());
+  draw_all(*step);
+  sent_ = std::move(*step).send();
   const bool asynchronous = stepper_.asynchronous();
-  if (asynchronous && !stepper_.drafted()) return;
-  if (stepper_.outstanding()) deliver_all();
-  stepper_.settle_drafts();
+  if (asynchronous && !sent_.drafted()) return;
+  deliver_all();
   if (asynchronous && !delayed) stepper_.took(seconds());
 }
 
@@ -217,21 +217,20 @@ void EngineImpl::audit() const {
   SLUICE_CHECK(sound.ok(), sound.message().c_str());
 }
 
-void EngineImpl::draw_all() {
-  for (std::size_t i = 0; i < stepper_.sampled().size(); ++i) {
-    const SequenceId id = stepper_.sampled()[i];
+void EngineImpl::draw_all(ComputedStep& step) {
+  for (std::size_t i = 0; i < step.sampled().size(); ++i) {
+    const SequenceId id = step.sampled()[i];
     if (!id) continue;
-    const std::size_t row = stepper_.logits_row(i);
+    const std::size_t row = step.logits_row(i);
     const SequenceAnswer& a = answer(id);
-    if (a.choice == 0 && stepper_.generated(id) == 0 && a.request->options->n > 1) fork_choices(id, row);
-    stepper_.draw(id, row, answer(id).sampling);
+    if (a.choice == 0 && stepper_.generated(id) == 0 && a.request->options->n > 1) fork_choices(step, id, row);
+    step.draw(id, row, answer(id).sampling);
   }
-  stepper_.send();
 }
 
 // The prompt is computed: the request's other choices go on from here, each with a seed of its own. One that has no
 // place or memory now begins by itself; its tokens are the same.
-void EngineImpl::fork_choices(SequenceId first, std::size_t row) {
+void EngineImpl::fork_choices(ComputedStep& step, SequenceId first, std::size_t row) {
   PendingRequest& pending = *answer(first).request;
   for (int choice = 1; choice < pending.options->n; ++choice) {
     const auto index = static_cast<std::size_t>(choice);
@@ -242,13 +241,18 @@ void EngineImpl::fork_choices(SequenceId first, std::size_t row) {
       continue;
     }
     pending.choices[index] = id;
-    stepper_.draw(id, row, answer(id).sampling);
+    step.draw(id, row, answer(id).sampling);
   }
 }
 
-// Callbacks may end sequences.
 void EngineImpl::deliver_all() {
-  const std::span<const DrawnToken> taken = stepper_.take();
+  TakenStep step = std::move(sent_).take();
+  if (!step.tokens().empty()) deliver_all(step.tokens());
+  std::move(step).end();
+}
+
+// Callbacks may end sequences.
+void EngineImpl::deliver_all(std::span<const DrawnToken> taken) {
   if (const Status works = runner_->device_status(); !works.ok()) {
     log_error("the device failed: {}; restart the program to go on", works.message());
     return fail_all(works);

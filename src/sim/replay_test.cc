@@ -64,10 +64,11 @@ class Recording {
       }
       pause_and_go_on();
       if (stepper_->idle()) continue;
-      EXPECT_TRUE(stepper_->step().ok());
+      Result<ComputedStep> step = stepper_->step();
+      EXPECT_TRUE(step.ok());
       plans.push_back(words_of(stepper_->plan()));
       idle_plans_ += stepper_->blocked();
-      const std::vector<SequenceId> sampled(stepper_->sampled().begin(), stepper_->sampled().end());
+      const std::vector<SequenceId> sampled(step->sampled().begin(), step->sampled().end());
       std::vector<SequenceId> forked;
       for (const SequenceId id : sampled) {
         for (; stepper_->generated(id) == 0 && live_[id].forks > 0; --live_[id].forks) fork(id, forked);
@@ -75,6 +76,7 @@ class Recording {
       for (const SequenceId id : forked) take(id);
       for (const SequenceId id : sampled) take(id);
       const std::uint64_t closed = recorder_.closed();
+      std::move(*step).end();
       stepper_->close_record();
       if (recorder_.closed() > closed) recorded = plans.size();
     }

@@ -212,7 +212,7 @@ class Simulation {
 
   Status step() {
     const double began = now_;
-    SLUICE_RETURN_IF_ERROR(stepper_.step());
+    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper_.step());
     const StepPlan& plan = stepper_.plan();
     const bool waits_for_event = !pauses_.empty() || !ends_.empty();  // of a replay by steps
     if (plan.empty() && !waits_for_event && ++idle_steps_ > kMostIdleSteps) {
@@ -233,12 +233,12 @@ class Simulation {
     }
     if (options_.on_plan) options_.on_plan(plan);
     forked_.clear();
-    for (const SequenceId id : stepper_.sampled()) {
+    for (const SequenceId id : computed.sampled()) {
       if (options_.by_steps && live(id).generated == 0) fork_from(id);
     }
     for (const SequenceId id : forked_) take_token(id);
-    for (const SequenceId id : stepper_.sampled()) take_tokens(id);
-    stepper_.settle_drafts();
+    for (const SequenceId id : computed.sampled()) take_tokens(id);
+    std::move(computed).end();
     memory_.add(stepper_, now_);
     return {};
   }

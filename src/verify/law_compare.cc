@@ -81,8 +81,8 @@ std::optional<Violation> WorkloadChecker::check_hit(Stepper& stepper, const Work
 
 // The draft law: what the model guesses behind the tokens of a sequence is a function of these, and of the drafts
 // before.
-std::optional<Violation> WorkloadChecker::check_drafts(Stepper& stepper) {
-  for (const SequenceId id : stepper.sampled()) {
+std::optional<Violation> WorkloadChecker::check_drafts(Stepper& stepper, const ComputedStep& step) {
+  for (const SequenceId id : step.sampled()) {
     if (!id || stepper.draft_source(id) != DraftSource::kMtp) continue;
     const std::span<const TokenId> found = stepper.drafts(id);
     const Choice& c = live_.at(id.value);

@@ -69,25 +69,24 @@ void WorkloadChecker::fork(Stepper& stepper, const Workload& work, SequenceId pa
 }
 
 // Tokens for all that the step sampled, and for the choices that begin there.
-void WorkloadChecker::draw(Stepper& stepper, const Workload& work) {
+void WorkloadChecker::draw(Stepper& stepper, const Workload& work, ComputedStep& step) {
   rows_.clear();
-  for (std::size_t i = 0; i < stepper.sampled().size(); ++i) {
-    const SequenceId sampled = stepper.sampled()[i];
+  for (std::size_t i = 0; i < step.sampled().size(); ++i) {
+    const SequenceId sampled = step.sampled()[i];
     if (!sampled) continue;  // ended since
-    const std::size_t row = stepper.logits_row(i);
+    const std::size_t row = step.logits_row(i);
     std::vector<SequenceId> takers;
     fork(stepper, work, sampled, &takers);
     takers.push_back(sampled);
     for (const SequenceId id : takers) {
       const Choice& c = live_.at(id.value);
-      stepper.draw(id, row, sampling_of(work.requests[static_cast<std::size_t>(c.request)], c.choice));
+      step.draw(id, row, sampling_of(work.requests[static_cast<std::size_t>(c.request)], c.choice));
       for (int d = 0; d <= stepper.draft_count(id); ++d) rows_.push_back(row + static_cast<std::size_t>(d));
     }
   }
   if (rows_.empty()) return;
-  logits_.resize(stepper.logit_count() * runner_.vocab_size());
+  logits_.resize(step.logit_count() * runner_.vocab_size());
   runner_.fetch_logits(logits_);  // there when the tokens are
-  stepper.send();
 }
 
 // Some of the tokens that follow, most of them right, with a wrong one somewhere. -1: the stepper's own.
@@ -107,14 +106,16 @@ int WorkloadChecker::draft(SequenceId id, std::span<TokenId> to) {
   return static_cast<int>(count);
 }
 
-std::optional<Violation> WorkloadChecker::take_all(Stepper& stepper, const Workload& work) {
-  const std::span<const DrawnToken> taken = stepper.take();
+std::optional<Violation> WorkloadChecker::take_all(Stepper& stepper, const Workload& work, SentStep sent) {
+  TakenStep step = std::move(sent).take();
+  const std::span<const DrawnToken> taken = step.tokens();
   for (std::size_t i = 0; i < taken.size(); ++i) {
     const std::size_t vocab = runner_.vocab_size();
     const std::span<const float> row = std::span(logits_).subspan(rows_[i] * vocab, vocab);
     if (!taken[i].id) continue;
     if (auto difference = take(stepper, work, taken[i], row)) return difference;
   }
+  std::move(step).end();
   return std::nullopt;
 }
 
@@ -225,6 +226,7 @@ Status WorkloadChecker::arrive(Stepper& stepper, const Workload& work, int step)
 Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const Workload& work) {
   constexpr int kMostSteps = 100000;
   int last_arrival = 0;
+  SentStep sent;  // whose tokens are on their way
   for (const WorkRequest& r : work.requests) last_arrival = std::max(last_arrival, r.arrives);
   for (int step = 0; step <= last_arrival || !stepper.idle() || stepper.outstanding(); ++step) {
     if (step > kMostSteps) return internal_error("the requests do not end");
@@ -232,22 +234,21 @@ Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const 
     if (stepper.idle() && !stepper.outstanding()) continue;
     // As where drafts pay: then all tokens are known, and there may be some.
     if (work.waits_every > 0 && step % work.waits_every == 0 && stepper.outstanding()) {
-      if (auto difference = take_all(stepper, work)) return difference;
+      if (auto difference = take_all(stepper, work, std::move(sent))) return difference;
     }
     const bool delayed = stepper.outstanding();
-    const Status begun = stepper.begin();
+    BegunStep begun = stepper.begin();
     report_.in_flight += delayed && !stepper.plan().empty();
     if (delayed) {
-      if (auto difference = take_all(stepper, work)) return difference;
+      if (auto difference = take_all(stepper, work, std::move(sent))) return difference;
     }
-    stepper.settle();
-    SLUICE_RETURN_IF_ERROR(begun);
-    if (auto difference = check_drafts(stepper)) return difference;
-    draw(stepper, work);
-    if ((!stepper.asynchronous() || stepper.drafted()) && stepper.outstanding()) {
-      if (auto difference = take_all(stepper, work)) return difference;
+    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, std::move(begun).settle());
+    if (auto difference = check_drafts(stepper, computed)) return difference;
+    draw(stepper, work, computed);
+    sent = std::move(computed).send();
+    if (!stepper.asynchronous() || sent.drafted()) {
+      if (auto difference = take_all(stepper, work, std::move(sent))) return difference;
     }
-    stepper.settle_drafts();
     if (work.cancels_swapped) cancel_swapped(stepper);
     // An audit waits for all that was enqueued.
     if (!stepper.asynchronous() || step % 4 == 0) SLUICE_RETURN_IF_ERROR(stepper.audit());

@@ -59,10 +59,10 @@ class WorkloadChecker {
   Status arrive(Stepper& stepper, const Workload& work, int step);
   void begin(Stepper& stepper, const Workload& work, int request, int choice);
   void fork(Stepper& stepper, const Workload& work, SequenceId parent, std::vector<SequenceId>* children);
-  void draw(Stepper& stepper, const Workload& work);
+  void draw(Stepper& stepper, const Workload& work, ComputedStep& step);
   int draft(SequenceId id, std::span<TokenId> to);
-  std::optional<Violation> check_drafts(Stepper& stepper);
-  std::optional<Violation> take_all(Stepper& stepper, const Workload& work);
+  std::optional<Violation> check_drafts(Stepper& stepper, const ComputedStep& step);
+  std::optional<Violation> take_all(Stepper& stepper, const Workload& work, SentStep sent);
   std::optional<Violation> take(Stepper& stepper, const Workload& work, const DrawnToken& drawn,
                                 std::span<const float> row);
   std::optional<Violation> check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c, SequenceId id);

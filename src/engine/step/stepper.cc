@@ -215,13 +215,7 @@ void Stepper::append(SequenceId id, TokenId token) {
   }
 }
 
-Status Stepper::step() {
-  const Status status = begin();
-  settle();
-  return status;
-}
-
-Status Stepper::begin() {
+Status Stepper::begin_step() {
   SLUICE_CHECK(step_spans_.empty(), "a step is settled before the next begins");
   if (recorder_ != nullptr) step_began_ns_ = StepRecorder::now_ns();
   sampled_.clear();

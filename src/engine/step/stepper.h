@@ -1,24 +1,15 @@
 // Stepper: the sequences of a Runner under a Scheduler: plan a step, carry it out, take the chosen tokens. The engine's
 // loop and the simulator drive the same object; neither sees pages, hashes or preemptions.
 //
-//   id = stepper.add({...});                       waits
-//   stepper.step();                                plans and computes
-//   for (i < stepper.sampled().size())             row i of runner.logits() chooses the next token of sampled()[i]:
+//   id = stepper.add({...});                              waits
+//   BegunStep begun = stepper.begin();                    plans and computes; the objects of step_in_flight.h go on
+//   Result<ComputedStep> step = std::move(begun).settle();
+//   for (i < step->sampled().size())               row i of runner.logits() chooses the next token of sampled()[i]:
 //     stepper.append(sampled()[i], token), or stepper.end(sampled()[i], ...) when that was its last
-// Every sampled sequence must get its token or its end before the next step, or a token on its way:
-//   stepper.begin();                               step() in two: plans and enqueues,
-//   stepper.settle();                              makes what was computed part of the sequences;
-//   stepper.draw(sampled()[i], logits_row(i), params);  tokens are drawn where the logits are;
-//   stepper.send();                                a sequence whose last token is drawn leaves plans and memory at once
-//   for (... : stepper.take())                     waits for them: append() or end()
-//   stepper.settle_drafts();                       the same for spans with drafts: the rows of what was appended stay
+//   std::move(*step).end();                        or: draw() for each, send(), take(), append() or end(), end()
 // A span with drafts (docs/speculation.md) has a row of logits for its newest token and for each draft, and a token is
-// drawn from each; take() has those up to the first that is not its draft, in their order. A step with such a span
-// (drafted()) is taken and settled before the next begins.
-// With asynchronous(), take() may come between the next begin() and its settle(): one step is in flight. Plans need
-// counts, not tokens, so only an end that depends on a token is noticed a step late; the row already begun for it is
-// discarded. end() is allowed at any time, for sequences in any state. Thread safety: one thread at a time; check() may
-// be called from any.
+// drawn from each; take() has those up to the first that is not its draft, in their order. end() of a sequence is
+// allowed at any time, in any state. Thread safety: one thread at a time; check() may be called from any.
 #pragma once
 
 #include <array>
@@ -35,6 +26,7 @@
 #include "engine/step/drafts/copied_drafts.h"
 #include "engine/step/ruled_tokens.h"
 #include "engine/step/sampler.h"
+#include "engine/step/step_in_flight.h"
 #include "engine/step/step_recorder.h"
 #include "model/engine_setup.h"
 #include "sched/scheduler.h"
@@ -63,16 +55,6 @@ struct SequenceAnswer {
 
   // What may come next depends on the tokens before it.
   bool is_bound() const { return constraint != nullptr || ruled != nullptr; }
-};
-
-// A token drawn for a sequence; `id` is false if the sequence has ended in the meantime, or a draft before it was
-// wrong.
-struct DrawnToken {
-  SequenceId id;
-  const SampledRow* row = nullptr;
-  const Status* bound = nullptr;  // whether what binds the answer left a token to draw
-  bool drafted = false;           // it was guessed,
-  bool predicted = false;         // from the client's prediction
 };
 
 struct NewSequence {
@@ -112,27 +94,14 @@ class Stepper final {
   void set_paused(SequenceId id, bool paused);
   void append(SequenceId id, TokenId token);
 
-  // An error means that the step could not be computed: nothing has changed, and failed() lists its sequences.
-  Status step();
-  Status begin();
-  void settle();
-  // A false id: that sequence has ended since begin().
-  std::span<const SequenceId> sampled() const { return sampled_; }
-  // The row of the logits for sampled()[i], the first of 1 + its drafts; without drafts this is i.
-  std::size_t logits_row(std::size_t i) const { return logits_rows_[i]; }
-  std::size_t logit_count() const { return row_indices_.size(); }  // rows of the step
+  // Plans a step and enqueues it. The step before it must be settled, and ended if it had drafts.
+  BegunStep begin() { return {this, begin_step()}; }
+  Result<ComputedStep> step() { return begin().settle(); }
   // The tokens drafted for a sequence in the step, which it waits for, how many, and by whom; none once they are
   // settled.
   std::span<const TokenId> drafts(SequenceId id) const;
   int draft_count(SequenceId id) const;
   DraftSource draft_source(SequenceId id) const { return sequence(id).source; }
-  // From `row`, and for drafts from those that follow it.
-  void draw(SequenceId id, std::size_t row, const SamplingParams& sampling);
-  void send();
-  // The tokens of the last send(), in the order of their draws; once for each send(). Valid until the next draw().
-  std::span<const DrawnToken> take();
-  void settle_drafts();
-  bool drafted() const { return drafted_; }  // settle_drafts() is to come
   // The last step, with all that belongs to it; or the one before it, behind which the last one was enqueued, from when
   // its own predecessor was done to when its tokens were known.
   void took(double seconds) { scheduler_.took(decoded_, seconds); }
@@ -214,6 +183,18 @@ class Stepper final {
     PrefixHit hit;                                  // of the last lookup
     int expected_begin = 0, expected_end = 0;       // blocks that the prefix cache expects from it
   };
+
+  // The states of a step (step_in_flight.h) call these in their order.
+  friend class BegunStep;
+  friend class ComputedStep;
+  friend class SentStep;
+  friend class TakenStep;
+  Status begin_step();
+  void settle();
+  void draw(SequenceId id, std::size_t row, const SamplingParams& sampling);
+  void send();
+  std::span<const DrawnToken> take();
+  void settle_drafts();
 
   int free_latent_pages() const;
   void gather_facts();

@@ -61,18 +61,17 @@ class Ahead {
   bool step() {
     bool waited = false;
     if (stepper_->outstanding() && stepper_->wants_tokens()) take(), waited = true;
-    EXPECT_TRUE(stepper_->begin().ok());
+    BegunStep begun = stepper_->begin();
     if (stepper_->outstanding()) take();
-    stepper_->settle();
-    const bool drafted = stepper_->drafted();
-    drafting_ += drafted ? 1 : 0;
-    const std::vector<SequenceId> sampled(stepper_->sampled().begin(), stepper_->sampled().end());
-    for (std::size_t i = 0; i < sampled.size(); ++i) {
-      stepper_->draw(sampled[i], stepper_->logits_row(i), {.temperature = 0});
+    Result<ComputedStep> computed = std::move(begun).settle();
+    EXPECT_TRUE(computed.ok());
+    for (std::size_t i = 0; i < computed->sampled().size(); ++i) {
+      computed->draw(computed->sampled()[i], computed->logits_row(i), {.temperature = 0});
     }
-    stepper_->send();
-    if (stepper_->drafted()) take();
-    stepper_->settle_drafts();
+    sent_ = std::move(*computed).send();
+    const bool drafted = sent_.drafted();
+    drafting_ += drafted ? 1 : 0;
+    if (drafted) take();
     stepper_->took(1 + cost_.row * (stepper_->plan().rows - 1) + (drafted ? cost_.wait : 0));
     return waited;
   }
@@ -103,14 +102,17 @@ class Ahead {
 
  private:
   void take() {
-    for (const DrawnToken& drawn : stepper_->take()) {
+    TakenStep step = std::move(sent_).take();
+    for (const DrawnToken& drawn : step.tokens()) {
       if (drawn.id) stepper_->append(drawn.id, drawn.row->token);
     }
+    std::move(step).end();
   }
 
   Cost cost_;
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Stepper> stepper_;
+  SentStep sent_;  // whose tokens are on their way
   int drafting_ = 0;
 };
 

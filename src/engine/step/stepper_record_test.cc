@@ -98,11 +98,11 @@ class RecordedSchedule {
     const EngineStats before = stage_.stats();
     const std::map<std::int32_t, std::uint32_t> numbers = numbers_;
     // As the sequences are at the plan: Stage ends those that are complete.
-    ASSERT_TRUE(stepper().begin().ok());
-    stepper().settle();
+    Result<ComputedStep> step = stepper().begin().settle();
+    ASSERT_TRUE(step.ok());
     const StepPlan plan = stepper().plan();
     const EngineStats planned = stage_.stats();
-    const std::vector<SequenceId> sampled(stepper().sampled().begin(), stepper().sampled().end());
+    const std::vector<SequenceId> sampled(step->sampled().begin(), step->sampled().end());
     for (std::size_t row = 0; row < sampled.size(); ++row) {
       const std::string name = name_of(sampled[row]);
       stage_.take(sampled[row], row);
@@ -111,6 +111,7 @@ class RecordedSchedule {
         ids_.erase(name);
       }
     }
+    std::move(*step).end();
     stepper().close_record();
     const std::vector<StepRecord> records = recorder_.read(steps_, 10);
     if (plan.empty() && stepper().blocked() && stepper().paused() > 0) {

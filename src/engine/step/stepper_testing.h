@@ -76,15 +76,17 @@ class Stage {
   using Computed = std::map<std::string, std::pair<Position, int>>;
   Computed step() {
     Computed computed;
-    const Status status = stepper_->step();
-    EXPECT_TRUE(status.ok()) << status.message();
+    Result<ComputedStep> step = stepper_->step();
+    EXPECT_TRUE(step.ok()) << step.status().message();
+    if (!step.ok()) return computed;
     for (const Span& span : stepper_->plan().spans) {
       const auto [_, first] =
           computed.emplace(live_.at(span.sequence.value).name, std::pair(span.first_position, span.rows));
       EXPECT_TRUE(first) << "two spans of one sequence";
     }
-    const std::vector<SequenceId> sampled(stepper_->sampled().begin(), stepper_->sampled().end());
-    for (std::size_t row = 0; row < sampled.size(); ++row) take(sampled[row], row);
+    sampled_.assign(step->sampled().begin(), step->sampled().end());
+    for (std::size_t row = 0; row < sampled_.size(); ++row) take(sampled_[row], row);
+    std::move(*step).end();
     const Status sound = stepper_->audit();
     EXPECT_TRUE(sound.ok()) << sound.message();
     return computed;
@@ -117,6 +119,8 @@ class Stage {
     if (static_cast<int>(answer.size()) == live_.at(id.value).max_tokens) end(id);
   }
 
+  // The sequences that got a token from the last step().
+  const std::vector<SequenceId>& sampled() const { return sampled_; }
   const std::vector<TokenId>& answer(const std::string& name) { return answers_[name]; }
   EngineStats stats() const {
     EngineStats stats;
@@ -134,6 +138,7 @@ class Stage {
 
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Stepper> stepper_;
+  std::vector<SequenceId> sampled_;
   std::map<std::int32_t, Live> live_;  // by SequenceId
   std::map<std::string, std::vector<TokenId>> answers_;
 };

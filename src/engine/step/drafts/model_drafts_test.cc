@@ -67,16 +67,18 @@ class ModelDrafted {
 
   void run() {
     while (!stepper_.idle()) {
-      ASSERT_TRUE(stepper_.step().ok());
-      const std::vector<SequenceId> sampled(stepper_.sampled().begin(), stepper_.sampled().end());
+      Result<ComputedStep> step = stepper_.step();
+      ASSERT_TRUE(step.ok());
+      const std::vector<SequenceId> sampled(step->sampled().begin(), step->sampled().end());
       for (std::size_t i = 0; i < sampled.size(); ++i) {
-        stepper_.draw(sampled[i], stepper_.logits_row(i), {.temperature = 0});
+        step->draw(sampled[i], step->logits_row(i), {.temperature = 0});
       }
-      stepper_.send();
+      SentStep sent = std::move(*step).send();
       look_at_drafts(sampled);
-      const std::span<const DrawnToken> taken = stepper_.take();
-      for (const DrawnToken& drawn : std::vector<DrawnToken>(taken.begin(), taken.end())) take(drawn);
-      stepper_.settle_drafts();
+      TakenStep taken = std::move(sent).take();
+      const std::vector<DrawnToken> tokens(taken.tokens().begin(), taken.tokens().end());
+      for (const DrawnToken& drawn : tokens) take(drawn);
+      std::move(taken).end();
       const Status sound = stepper_.audit();
       ASSERT_TRUE(sound.ok()) << sound.message();
     }
@@ -150,14 +152,14 @@ TEST(ModelDraftsTest, DraftsAreDrawnAsTheirTokensAre) {
     given.answer.sampling = sampling;
     const SequenceId id = stepper.add(given);
     while (stepper.generated(id) < 50) {
-      ASSERT_TRUE(stepper.step().ok());
-      stepper.draw(id, stepper.logits_row(0), sampling);
-      stepper.send();
-      const std::span<const DrawnToken> taken = stepper.take();
-      for (const DrawnToken& drawn : std::vector<DrawnToken>(taken.begin(), taken.end())) {
+      Result<ComputedStep> step = stepper.step();
+      ASSERT_TRUE(step.ok());
+      step->draw(id, step->logits_row(0), sampling);
+      TakenStep taken = std::move(*step).send().take();
+      for (const DrawnToken& drawn : taken.tokens()) {
         if (drawn.id) stepper.append(id, drawn.row->token);
       }
-      stepper.settle_drafts();
+      std::move(taken).end();
     }
     EXPECT_GE(stage.stats().drafts.drafted_tokens, 36U);
     EXPECT_EQ(stage.stats().drafts.accepted_tokens, stage.stats().drafts.drafted_tokens);
