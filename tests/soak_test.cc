@@ -279,7 +279,9 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
   const bool knows_tokens = !resolve_async_scheduling(options_, &device != &cpu_device());  // when it plans
   if (knows_tokens && options_.scheduler.max_num_batched_tokens > kRoomForDrafts && requests >= 100) {
     EXPECT_GT(stats.drafts.drafted_tokens, stats.drafts.accepted_tokens);
-    EXPECT_GT(stats.drafts.accepted_tokens, 0U);
+    // How many are drafted depends on how long steps take, as drafts have to pay.
+    constexpr std::uint64_t kEnoughDrafts = 1000;
+    if (stats.drafts.drafted_tokens >= kEnoughDrafts) EXPECT_GT(stats.drafts.accepted_tokens, 0U);
   }
   constexpr int kEnoughToSwap = 500;
   if (options_.cache.swap_space > 0 && requests >= kEnoughToSwap) {

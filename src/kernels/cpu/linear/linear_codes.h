@@ -30,7 +30,11 @@ template <class V, int kPartInputs, int kCodeBits, int kOffsetOfCode, bool kHasM
 struct CodesForm {
   using Load = std::conditional_t<kHalves, F16Scales<V>, F32Scales<V>>;  // V load(p): 16 scales of kBytes each
   static constexpr int kPart = kPartInputs, kBits = kCodeBits, kOffset = kOffsetOfCode;
-  static constexpr bool kMin = kHasMin, kNumbered = kLevelOf != nullptr;
+  static constexpr bool kMin = kHasMin;
+  // As types: to the undefined behaviour sanitizer a function's address is not a constant that can be compared.
+  template <int (*kFunction)(int)>
+  using Function = std::integral_constant<int (*)(int), kFunction>;
+  static constexpr bool kNumbered = !std::is_same_v<Function<kLevelOf>, Function<nullptr>>;
   static constexpr int level(int number) { return kLevelOf(number); }  // kNumbered
   static constexpr std::size_t kLineBytes = kCodeBits == 4 ? 64 : 128;
   static constexpr std::size_t kScaleBytes = (kHasMin ? 2 : 1) * Load::kBytes;
