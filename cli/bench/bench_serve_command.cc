@@ -50,7 +50,7 @@ struct Bench {
   std::vector<TrafficReport> baseline;
 };
 
-Status write_text(const std::string& path, const std::string& text) {
+Status write_report(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
   file << text;
   file.close();
@@ -209,11 +209,11 @@ Status write_reports(const Bench& bench, const std::vector<TrafficReport>& repor
     for (const TrafficReport& report : reports) runs.push_back(to_json(report));
     object["runs"] = std::move(runs);
     if (determinism) object["determinism"] = to_json(*determinism);
-    SLUICE_RETURN_IF_ERROR(write_text(options.json, dump_json(object) + "\n").with_context("--json"));
+    SLUICE_RETURN_IF_ERROR(write_report(options.json, dump_json(object) + "\n").with_context("--json"));
   }
   if (options.html.empty()) return {};
   const std::string title = fmt::format("{} at {}", bench.body.model, options.url);
-  return write_text(options.html, to_html(title, facts, reports, bench.baseline)).with_context("--html");
+  return write_report(options.html, to_html(title, facts, reports, bench.baseline)).with_context("--html");
 }
 
 Result<std::vector<TrafficReport>> run_loads(Bench& bench, bool* interrupted) {
@@ -234,7 +234,7 @@ Result<std::vector<TrafficReport>> run_loads(Bench& bench, bool* interrupted) {
     *interrupted = ran.interrupted;
     if (ran.interrupted) break;
   }
-  if (!options.record.empty()) SLUICE_RETURN_IF_ERROR(write_text(options.record, records).with_context("--record"));
+  if (!options.record.empty()) SLUICE_RETURN_IF_ERROR(write_report(options.record, records).with_context("--record"));
   return reports;
 }
 
