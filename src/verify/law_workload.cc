@@ -234,20 +234,20 @@ Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const 
     if (stepper.idle() && !stepper.outstanding()) continue;
     // As where drafts pay: then all tokens are known, and there may be some.
     if (work.waits_every > 0 && step % work.waits_every == 0 && stepper.outstanding()) {
-      if (auto difference = take_all(stepper, work, std::move(sent))) return difference;
+      if (auto difference = take_all(stepper, work, std::exchange(sent, SentStep()))) return difference;
     }
     const bool delayed = stepper.outstanding();
     BegunStep begun = stepper.begin();
     report_.in_flight += delayed && !stepper.plan().empty();
     if (delayed) {
-      if (auto difference = take_all(stepper, work, std::move(sent))) return difference;
+      if (auto difference = take_all(stepper, work, std::exchange(sent, SentStep()))) return difference;
     }
     SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, std::move(begun).settle());
     if (auto difference = check_drafts(stepper, computed)) return difference;
     draw(stepper, work, computed);
     sent = std::move(computed).send();
     if (!stepper.asynchronous() || sent.drafted()) {
-      if (auto difference = take_all(stepper, work, std::move(sent))) return difference;
+      if (auto difference = take_all(stepper, work, std::exchange(sent, SentStep()))) return difference;
     }
     if (work.cancels_swapped) cancel_swapped(stepper);
     // An audit waits for all that was enqueued.
