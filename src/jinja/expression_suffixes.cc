@@ -1,4 +1,4 @@
-// What follows an expression: attributes, subscripts, calls, and where filters and tests begin.
+// Parses the suffixes of an expression: attributes, subscripts, calls, and where filters and tests begin.
 #include <utility>
 
 #include "jinja/expression_parser.h"

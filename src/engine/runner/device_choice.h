@@ -19,9 +19,9 @@ struct DeviceChoice {
   Device& device() const { return owned != nullptr ? *owned : cpu_device(); }
 };
 
-// Of the backends' names (kernels/device/backend.h), and auto: the first device that is present and opens, else the
-// CPU. The backend says what the profile means on it, and tests that here. Errors: kInvalidArgument for another name,
-// and for a device that has not the profile; those of the backend.
+// Opens a device by a backend's name (kernels/device/backend.h); auto is the first device that is present and opens,
+// else the CPU. The backend says what the profile means on it, and tests that here. Errors: kInvalidArgument for
+// another name, and for a device that has not the profile; those of the backend.
 Result<DeviceChoice> choose_device(const MachineOptions& options, const NumericsOptions& numerics);
 
 }  // namespace sluice

@@ -67,7 +67,7 @@ std::size_t down_floats(const Group& group) {
          static_cast<std::size_t>(input_floats(group.weights->down.input_form(), inter));
 }
 
-// Of expert `index` of those that are all shaped as `weights`.
+// Returns the biases of expert `index`; all experts have the shape of `weights`.
 ExpertBiases biases_of(const ExpertBiases& all, std::size_t index, const ExpertWeights& weights) {
   const auto from = [&](const float* bias, const LinearWeight& weight) {
     return bias != nullptr ? bias + index * static_cast<std::size_t>(weight.out()) : nullptr;

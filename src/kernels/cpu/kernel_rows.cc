@@ -55,7 +55,7 @@ std::vector<KernelRow> linear_rows(const LinearKernels::Cell& cell, const std::s
   return rows;
 }
 
-// Of a format, with f32 scales apart or without.
+// Lists the rows of a format, with f32 scales apart or without.
 void add_linear_rows(const LinearKernels& linear, const WeightFormatInfo& info, bool f32_scales,
                      std::vector<KernelRow>& rows) {
   std::vector<KernelRow> last;

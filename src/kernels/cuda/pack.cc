@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kChunkBytes = 16;
 
-// What a trait becomes. Numbers of codes become the codes; so do 16 codes of 4 bits, which would fill half a piece.
-// Transposed codes become f32 values. FP8 without scales has scales of 1.
+// Returns the packed form of a trait. Numbers of codes become the codes; so do 16 codes of 4 bits, which would fill
+// half a piece. Transposed codes become f32 values. FP8 without scales has scales of 1.
 WeightTrait packed_trait(const WeightView& view) {
   if (view.format == WeightFormat::kTransposedCodes) return {.coding = Coding::kF32, .group = 128};
   WeightTrait trait = weight_trait(view);

@@ -23,7 +23,7 @@ struct ExpertWeights {
   LinearWeight gate, up, down;  // w1 [inter, hidden], w3 [inter, hidden], w2 [hidden, inter]
 };
 
-// What is added to the products of all experts of one kind, one after the other; null: nothing.
+// Biases are added to the products; those of all experts of a kind lie one after the other. Null: nothing is added.
 struct ExpertBiases {
   const float *gate = nullptr, *up = nullptr;  // [experts, inter]
   const float* down = nullptr;                 // [experts, hidden]

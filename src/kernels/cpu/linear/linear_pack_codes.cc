@@ -156,7 +156,7 @@ void pack_transposed_codes_tile(const WeightView& view, const LinearLayout& layo
   const int first = tile * layout.tile_groups * kGroupOutputs, groups = layout.groups_in(tile);
   const std::size_t stride = static_cast<std::size_t>(groups) * layout.line_bytes;
   const std::size_t line_scales = (form.min ? 2 : 1) * static_cast<std::size_t>(layout.step_inputs);  // floats
-  // What is not there is a weight of 0: of types without a code 0, as IQ4, because of its scale.
+  // Absent weights are 0: in types without a code 0, such as IQ4, their scale makes them so.
   const Numbers numbers(form);
   const int nothing = static_cast<int>(numbers.of(0)) * (form.bits == 4 ? 0x11 : 1);
   for (int block = 0; block < layout.blocks; ++block) {

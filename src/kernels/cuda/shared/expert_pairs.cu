@@ -5,7 +5,7 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-// What down products lack: biases of a row's experts, each times the pair's weight.
+// Adds to the down products the biases of a row's experts, each times the pair's weight.
 struct DownBiases {
   const float *routed = nullptr, *shared = nullptr;
   const std::int32_t* ids = nullptr;
