@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 max_lines=500
 # These are still longer.
-longer_files='^src/kernels/cuda/sm90/(hyper_connection|attend_cluster|index_scores|pair_experts)\.cu$'
+longer_files='^src/kernels/cuda/sm90/(sm90_hyper_connection|attend_cluster|index_scores|pair_experts)\.cu$'
 max_files=30
 max_bytes=$((35500 * 1000))
 status=0

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "kernels/ops/attention.h"
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/sm90/attend_rows.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_attention_speed_test {

@@ -8,9 +8,9 @@
 
 #include "base/formats/number_formats.h"
 #include "kernels/ops/attention.h"
-#include "kernels/composed/rows.h"
+#include "kernels/composed/composed_rows.h"
 #include "kernels/cuda/sm90/attend_rows.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/ops/ops.h"
 #include "attention_world.h"
 #include "plain_attention.h"

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/formats/number_formats.h"
-#include "kernels/composed/rows.h"
+#include "kernels/composed/composed_rows.h"
 #include "kernels/cuda/sm90/attend_rows.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/ops.h"
 #include "plain_attention.h"

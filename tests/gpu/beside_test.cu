@@ -2,8 +2,8 @@
 // both have written.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/shared/ops.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/ops/router.h"
 #include "sm90_testing.h"
 

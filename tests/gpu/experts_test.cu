@@ -13,7 +13,7 @@
 
 #include "base/formats/number_formats.h"
 #include "kernels/cuda/fp8_layout.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/ops/experts.h"
 #include "kernels/weights/linear_inputs.h"
 #include "kernels/tests/linear_testing.h"

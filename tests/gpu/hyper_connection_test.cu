@@ -1,4 +1,4 @@
-// hc_leave_enter of the profile sm90 (kernels/cuda/sm90/hyper_connection.cu): beside the ops of the header, a row alone
+// hc_leave_enter of the profile sm90 (kernels/cuda/sm90/sm90_hyper_connection.cu): beside the ops of the header, a row alone
 // and among others, and what it takes.
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "base/formats/number_formats.h"
 #include "kernels/cuda/linear_layout.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/ops/hyper_connection.h"
 #include "kernels/ops/ops.h"
 #include "sm90_testing.h"

@@ -2,8 +2,8 @@
 // keys of its own that are not in the second cache.
 #include <vector>
 
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/ops/indexer.h"
 #include "sm90_testing.h"
 

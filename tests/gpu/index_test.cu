@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/formats/number_formats.h"
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/sm90/fragments.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/common/order_key.h"
 #include "sm90_testing.h"
 

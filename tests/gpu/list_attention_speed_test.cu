@@ -2,9 +2,9 @@
 // each with rows of its own that are not in the second cache.
 #include <vector>
 
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/sm90/attend_list_parts.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_list_attention_speed_test {

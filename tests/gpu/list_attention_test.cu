@@ -10,7 +10,7 @@
 #include "base/formats/number_formats.h"
 #include "kernels/cuda/shared/row_codec.h"
 #include "kernels/cuda/sm90/attend_list_parts.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "plain_list_attention.h"
 #include "sm90_testing.h"
 

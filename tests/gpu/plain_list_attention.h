@@ -8,7 +8,7 @@
 #include "base/formats/number_formats.h"
 #include "kernels/cuda/shared/row_codec.h"
 #include "kernels/cuda/sm90/attend_list_parts.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "sm90_testing.h"
 
 namespace sluice::gpu_list_attention_test {

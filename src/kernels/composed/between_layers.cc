@@ -1,5 +1,5 @@
 // From one sub-layer to the next: hyper-connections, and the plain residual stream.
-#include "kernels/composed/rows.h"
+#include "kernels/composed/composed_rows.h"
 #include "kernels/ops/ops.h"
 
 namespace sluice::composed {

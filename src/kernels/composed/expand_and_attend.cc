@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "kernels/composed/rows.h"
+#include "kernels/composed/composed_rows.h"
 #include "kernels/ops/ops.h"
 
 namespace sluice::composed {

@@ -1,6 +1,6 @@
 #include "kernels/ops/store_kv.h"
 
-#include "kernels/composed/rows.h"
+#include "kernels/composed/composed_rows.h"
 #include "kernels/ops/ops.h"
 
 namespace sluice::composed {

@@ -5,9 +5,9 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/composed/rows.h"
+#include "kernels/composed/composed_rows.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/linear/tiles.h"
-#include "kernels/cpu/ops.h"
 
 namespace sluice::cpu_ops {
 namespace {

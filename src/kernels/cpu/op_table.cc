@@ -1,4 +1,4 @@
-#include "kernels/cpu/ops.h"
+#include "kernels/cpu/cpu_ops.h"
 
 namespace sluice {
 

@@ -6,9 +6,9 @@
 #include <functional>
 
 #include "base/check.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear/tiles.h"
-#include "kernels/cpu/ops.h"
 #include "kernels/weights/input_forms.h"
 #include "kernels/weights/linear_inputs.h"
 

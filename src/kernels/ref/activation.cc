@@ -1,6 +1,6 @@
 #include "kernels/common/activation.h"
 
-#include "kernels/ref/linear.h"
+#include "kernels/ref/ref_linear.h"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@
 #include "base/threads/thread_pool.h"
 #include "kernels/ops/ops.h"
 #include "kernels/ref/kernels.h"
-#include "kernels/ref/linear.h"
+#include "kernels/ref/ref_linear.h"
 #include "kernels/weights/input_forms.h"
 #include "kernels/weights/linear_inputs.h"
 

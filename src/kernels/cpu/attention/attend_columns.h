@@ -19,8 +19,8 @@
 #include <cstdint>
 
 #include "kernels/cpu/attention/attend_rows.h"
+#include "kernels/cpu/cpu_rows.h"
 #include "kernels/cpu/linear/tiles.h"
-#include "kernels/cpu/rows.h"
 #include "kernels/weights/tile_inputs.h"
 
 namespace sluice::cpu::SLUICE_ISA {

@@ -9,8 +9,8 @@
 #pragma once
 
 #include "kernels/cpu/attention/index_scorer.h"
+#include "kernels/cpu/cpu_rows.h"
 #include "kernels/cpu/linear/tiles.h"
-#include "kernels/cpu/rows.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

@@ -3,8 +3,8 @@
 #include "kernels/weights/linear_inputs.h"
 
 #include "kernels/cpu/avx2/quantized_codes.h"
+#include "kernels/cpu/cpu_rows.h"
 #include "kernels/cpu/kernel_list.h"
-#include "kernels/cpu/rows.h"
 #include "kernels/cpu/vec.h"
 
 namespace sluice::cpu::SLUICE_ISA {

@@ -15,8 +15,8 @@
 //                                                             key_i[d + 16 j ...]
 #pragma once
 
+#include "kernels/cpu/cpu_rows.h"
 #include "kernels/cpu/math.h"
-#include "kernels/cpu/rows.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

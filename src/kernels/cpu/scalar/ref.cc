@@ -1,7 +1,7 @@
 // The scalar kernels: those of kernels/ref, on weights as they lie. The last list: they need nothing and take all.
 #include "kernels/cpu/kernel_lists.h"
 #include "kernels/ref/kernels.h"
-#include "kernels/ref/linear.h"
+#include "kernels/ref/ref_linear.h"
 #include "kernels/weights/linear_inputs.h"
 
 namespace sluice::cpu::scalar {

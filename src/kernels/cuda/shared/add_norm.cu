@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/formats/number_formats.h"
-#include "kernels/composed/rows.h"
+#include "kernels/composed/composed_rows.h"
 #include "kernels/cuda/shared/add_norm.h"
 #include "kernels/cuda/shared/row_sums.h"
 #include "kernels/ops/ops.h"

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/formats/number_formats.h"
-#include "kernels/cuda/shared/ops.h"
+#include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/cuda/shared/quantize_block.h"
 #include "kernels/weights/input_forms.h"
 #include "kernels/weights/linear_inputs.h"

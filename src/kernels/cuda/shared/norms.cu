@@ -1,6 +1,6 @@
 // rms_norm, layer_norm: a team a row (kernels/ops/elementwise.h).
 #include "base/formats/number_formats.h"
-#include "kernels/cuda/shared/ops.h"
+#include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/cuda/shared/row_sums.h"
 #include "kernels/ops/elementwise.h"
 

@@ -2,7 +2,7 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/cuda/shared/ops.h"
+#include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/cuda/shared/rotate.h"
 #include "kernels/cuda/shared/row_sums.h"
 #include "kernels/ops/elementwise.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <span>
 
-#include "kernels/cuda/shared/ops.h"
+#include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/cuda/shared/rotate.h"
 #include "kernels/cuda/shared/row_codec.h"
 #include "kernels/cuda/shared/row_sums.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/sm90/attend_list_parts.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/cuda/strip_check.h"
 
 namespace sluice {

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "kernels/cuda/sm90/attend_list_parts.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 
 namespace sluice::cuda_sm90 {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/shared/expert_pairs.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 
 namespace sluice::cuda_sm90 {
 

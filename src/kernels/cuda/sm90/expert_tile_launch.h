@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/sm90/expert_tiles.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/cuda/sm90/tile_products.h"
 
 namespace sluice::cuda_sm90 {

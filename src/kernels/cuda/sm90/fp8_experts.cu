@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/shared/expert_pairs.h"
 
 namespace sluice::cuda_sm90 {

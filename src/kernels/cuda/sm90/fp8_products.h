@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/fp8_layout.h"
 #include "kernels/cuda/shared/linear_products.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 
 namespace sluice::cuda_sm90 {
 

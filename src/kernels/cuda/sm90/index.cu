@@ -4,9 +4,9 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/sm90/index_rows.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 
 namespace sluice::cuda_sm90 {
 namespace {

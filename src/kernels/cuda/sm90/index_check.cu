@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/cuda/strip_check.h"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/sm90/cluster.h"
 #include "kernels/cuda/sm90/index_rows.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 
 namespace sluice::cuda_sm90 {
 namespace {

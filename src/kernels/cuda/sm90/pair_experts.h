@@ -1,7 +1,7 @@
 // Experts of a few rows, whose (row, slot) pairs fit a team's shared memory (pair_experts.cu).
 #pragma once
 
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 
 namespace sluice::cuda_sm90 {
 

@@ -1,6 +1,6 @@
 // Compiled for avx2 and avx512.
 // Row codecs (kernels/ops/row_codec.h) over sixteen lanes V: coding, decoding and simulating many rows.
-#include "kernels/cpu/rows.h"
+#include "kernels/cpu/cpu_rows.h"
 
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/vec.h"

@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear/tiles.h"
-#include "kernels/cpu/ops.h"
 
 namespace sluice::cpu_ops {
 namespace {

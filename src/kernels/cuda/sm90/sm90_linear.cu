@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/formats/number_formats.h"
-#include "kernels/composed/rows.h"
-#include "kernels/cuda/ops.h"
+#include "kernels/composed/composed_rows.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/sm90/fp8_products.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 
 namespace sluice::cuda_sm90 {
 namespace {

@@ -1,14 +1,13 @@
 // Compiled for avx2 and avx512.
 // Hyper-connections (kernels/ops/hyper_connection.h) over sixteen lanes V: a 4 x 4 matrix is one V, entry (j, k) in
 // lane 4 j + k.
-#include "kernels/ops/hyper_connection.h"
-
 #include <algorithm>
 
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/linear/linear_layout.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/vec.h"
+#include "kernels/ops/hyper_connection.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 

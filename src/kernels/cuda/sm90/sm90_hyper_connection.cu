@@ -5,10 +5,10 @@
 // always.
 #include <algorithm>
 
-#include "kernels/composed/rows.h"
+#include "kernels/composed/composed_rows.h"
 #include "kernels/cuda/linear_layout.h"
 #include "kernels/cuda/sm90/bf16_codes.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/ops/hyper_connection.h"
 #include "kernels/common/math.h"
 #include "kernels/ops/ops.h"

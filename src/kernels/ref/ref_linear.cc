@@ -1,4 +1,4 @@
-#include "kernels/ref/linear.h"
+#include "kernels/ref/ref_linear.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,3 @@
-#include "kernels/ops/sample.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,6 +6,7 @@
 
 #include "kernels/common/math.h"
 #include "kernels/common/sample_noise.h"
+#include "kernels/ops/sample.h"
 #include "kernels/ref/kernels.h"
 
 namespace sluice::ref {

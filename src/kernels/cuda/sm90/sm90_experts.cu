@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "base/formats/number_formats.h"
-#include "kernels/cuda/ops.h"
+#include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/shared/expert_pairs.h"
 #include "kernels/cuda/sm90/expert_stream.h"
 #include "kernels/cuda/sm90/expert_tiles.h"
 #include "kernels/cuda/sm90/fp8_experts.h"
 #include "kernels/cuda/sm90/inner_tiles.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/weights/linear_inputs.h"
 
 namespace sluice::cuda_sm90 {

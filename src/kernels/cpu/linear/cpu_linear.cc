@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/aligned.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear/linear_split.h"
-#include "kernels/cpu/ops.h"
 #include "kernels/weights/linear_inputs.h"
 
 namespace sluice::cpu_ops {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/composed/rows.h"
-#include "kernels/cuda/ops.h"
-#include "kernels/cuda/shared/ops.h"
+#include "kernels/composed/composed_rows.h"
+#include "kernels/cuda/cuda_ops.h"
+#include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/cuda/sm90/attend_list_parts.h"
-#include "kernels/cuda/sm90/ops.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 
 namespace sluice::cuda_sm90 {
 namespace {

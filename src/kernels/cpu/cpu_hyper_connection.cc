@@ -6,11 +6,11 @@
 
 #include "base/aligned.h"
 #include "base/check.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear/linear_layout.h"
 #include "kernels/cpu/linear/linear_split.h"
 #include "kernels/cpu/linear/tiles.h"
-#include "kernels/cpu/ops.h"
 
 namespace sluice::cpu_ops {
 namespace {

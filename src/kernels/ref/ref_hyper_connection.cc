@@ -1,7 +1,7 @@
 #include "kernels/common/math.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/lanes16.h"
-#include "kernels/ref/linear.h"
+#include "kernels/ref/ref_linear.h"
 
 namespace sluice::ref {
 namespace {

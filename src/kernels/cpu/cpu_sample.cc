@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "kernels/common/sample_noise.h"
+#include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/kernel_table.h"
-#include "kernels/cpu/ops.h"
 
 namespace sluice::cpu_ops {
 namespace {

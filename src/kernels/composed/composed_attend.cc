@@ -1,5 +1,5 @@
 // attend() and expand_and_attend().
-#include "kernels/composed/rows.h"
+#include "kernels/composed/composed_rows.h"
 #include "kernels/ops/ops.h"
 
 namespace sluice::composed {

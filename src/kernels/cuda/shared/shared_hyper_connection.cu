@@ -1,5 +1,5 @@
 // hc_mix, hc_collapse, hc_expand (kernels/ops/hyper_connection.h).
-#include "kernels/cuda/shared/ops.h"
+#include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/cuda/shared/row_sums.h"
 #include "kernels/ops/hyper_connection.h"
 #include "kernels/common/math.h"
