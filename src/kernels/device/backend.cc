@@ -3,6 +3,7 @@
 #include <random>
 
 #include "kernels/device/emulated_device.h"
+#include "kernels/device/host_exchange.h"
 
 namespace sluice {
 namespace {
@@ -19,10 +20,17 @@ Result<std::unique_ptr<Device>> open_emulated(const DeviceOptions& /*options*/) 
   return std::unique_ptr<Device>(std::make_unique<EmulatedDevice>(std::random_device()()));
 }
 
+Result<std::unique_ptr<Exchange>> connect_on_host(std::span<Device* const> ranks, std::chrono::milliseconds limit) {
+  return std::unique_ptr<Exchange>(std::make_unique<HostExchange>(static_cast<int>(ranks.size()), limit));
+}
+
 }  // namespace
 
 constinit const Backend cpu_backend{.name = "cpu", .machines = "CPUs", .profiles = kCpuProfiles, .open = open_none};
-constinit const Backend emulated_backend{
-    .name = "emulated", .machines = "CPUs", .profiles = kEmulatedProfiles, .open = open_emulated};
+constinit const Backend emulated_backend{.name = "emulated",
+                                         .machines = "CPUs",
+                                         .profiles = kEmulatedProfiles,
+                                         .open = open_emulated,
+                                         .connect = connect_on_host};
 
 }  // namespace sluice

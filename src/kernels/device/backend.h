@@ -2,11 +2,13 @@
 // what each profile means there. Nothing above src/kernels knows any of them by name. Thread safety: constants.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <string_view>
 
 #include "kernels/device/device.h"
+#include "kernels/device/exchange.h"
 #include "kernels/ops/linear.h"
 #include "kernels/ops/ops.h"
 #include "sluice/status.h"
@@ -38,6 +40,10 @@ struct Backend {
   bool (*is_present)() = nullptr;  // whether open() may succeed, in microseconds; null: --device auto leaves it out
   // Null where there is nothing to open: the CPU itself (cpu_device()).
   Result<std::unique_ptr<Device>> (*open)(const DeviceOptions& options);
+  // Connects opened devices as the ranks of a group, in this order, which must outlive the exchange. `limit`: how long
+  // a rank waits for another. Null: there are no groups of such devices.
+  Result<std::unique_ptr<Exchange>> (*connect)(std::span<Device* const> ranks,
+                                               std::chrono::milliseconds limit) = nullptr;
 };
 
 // All backends, in the order of messages and of --device auto. A new one is a name in both lines. Only what links all

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "base/threads/thread_pool.h"
+#include "kernels/device/exchange.h"
 
 namespace sluice {
 
@@ -29,6 +30,7 @@ struct Exec {
   const KernelTable* kernels = nullptr;
   const OpTable* ops = nullptr;  // of the device; null: the CPU's
   Device* device = nullptr;      // where the ops' memory lies, and in whose queue they are; null: cpu_device()
+  RankGroup group = {};          // of the device
   // A deliberate fault, to see that the tests of the row contract find it: attention reduces the window keys from
   // before the span separately from the span's own, so its order depends on how the rows were cut
   // (kernels/ops/attention.h).

@@ -73,6 +73,7 @@ class LinearWeight {
   const WeightView& view() const { return view_; }
   int out() const { return view_.out; }
   int in() const { return view_.in; }
+  int order_out() const { return view_.order_out(); }
   InputForm input_form() const { return input_form_; }
   const std::byte* packed() const { return packed_at_; }
   std::size_t packed_bytes() const { return packed_bytes_; }

@@ -11,6 +11,7 @@
 // planes), so that an op may be computed after the call has returned.
 #pragma once
 
+#include "kernels/ops/all_gather.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/embedding.h"
 #include "kernels/ops/expand_and_attend.h"
@@ -35,7 +36,8 @@ namespace sluice {
   X(index_select, IndexSelectArgs)          \
   X(attend, AttendArgs)                     \
   X(expand_and_attend, ExpandAndAttendArgs) \
-  X(route, RouteArgs)
+  X(route, RouteArgs)                       \
+  X(all_gather, AllGatherArgs)
 #define SLUICE_WHOLE_OPS(X)          \
   X(embed, EmbedArgs)                \
   X(experts, ExpertsArgs)            \

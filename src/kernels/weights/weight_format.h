@@ -86,10 +86,14 @@ struct WeightView {
   const std::byte* scales = nullptr;  // of the whole tensor, row-major [ceil(rows / block_out), scale_columns]
   int block_out = 1, block_in = 128;  // what one scale covers
   int scale_columns = 0;
-  int first_row = 0;           // of this view in the tensor that `scales` covers
+  int first_row = 0;  // of this view in the tensor that `scales` covers
+  // Of a share of a weight's outputs, which are those from first_out on of whole_out: an order that depends on the
+  // number of outputs is the whole weight's, whoever computes a share. 0: all of them.
+  int first_out = 0, whole_out = 0;
   DType codes = DType::kQ8_0;  // of kCodes: which; stored rows are whole blocks of it
 
   bool transposed() const { return format == WeightFormat::kTransposedCodes; }
+  int order_out() const { return whole_out > 0 ? whole_out : out; }  // the outputs that an order depends on
   std::size_t row_bytes() const;
   int block_inputs() const;                        // of a block of kernels/ops/linear.h
   std::span<const std::byte> stored_rows() const;  // of all its rows

@@ -1,0 +1,66 @@
+#include "kernels/device/host_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace sluice {
+
+HostExchange::HostExchange(int ranks, std::chrono::milliseconds limit)
+    : limit_(limit),
+      shown_(static_cast<std::size_t>(ranks)),
+      came_(static_cast<std::size_t>(ranks)),
+      exchange_(static_cast<std::size_t>(ranks)) {}
+
+Status HostExchange::status() const {
+  const MutexLock lock(mutex_);
+  return failure_.empty() ? Status() : internal_error(failure_);
+}
+
+void HostExchange::fail(int rank, const std::string& why) {
+  {
+    const MutexLock lock(mutex_);
+    if (failure_.empty()) failure_ = fmt::format("rank {} of {}: {}", rank, came_.size(), why);
+  }
+  changed_.notify_all();
+}
+
+bool HostExchange::wait_for_all(MutexLock& lock, int rank, std::uint64_t count) {
+  const auto all_came = [&]() SLUICE_REQUIRES(mutex_) {
+    return !failure_.empty() || std::ranges::all_of(came_, [&](std::uint64_t times) { return times >= count; });
+  };
+  if (!changed_.wait_for(lock, limit_, all_came)) {
+    const auto missing = std::ranges::find_if(came_, [&](std::uint64_t times) { return times < count; });
+    failure_ =
+        fmt::format("rank {} of {} did not come to exchange {} within {} ms (--collective-timeout), rank {} waited",
+                    missing - came_.begin(), came_.size(), count / 2, limit_.count(), rank);
+    changed_.notify_all();
+  }
+  return failure_.empty();
+}
+
+void HostExchange::meet(int rank, std::uint64_t exchange, const void* mine,
+                        const std::function<void(std::span<const void* const>)>& take) {
+  const auto me = static_cast<std::size_t>(rank);
+  MutexLock lock(mutex_);
+  shown_[me] = mine, exchange_[me] = exchange;
+  const std::uint64_t count = ++came_[me];
+  changed_.notify_all();
+  if (!wait_for_all(lock, rank, count)) return;
+  const auto other = std::ranges::find_if(exchange_, [&](std::uint64_t of) { return of != exchange; });
+  if (other != exchange_.end()) {
+    failure_ = fmt::format("rank {} of {} came to another exchange than rank {}: a fault of this program",
+                           other - exchange_.begin(), came_.size(), rank);
+    changed_.notify_all();
+    return;
+  }
+  const std::vector<const void*> shown = shown_;
+  lock.unlock();
+  take(shown);
+  lock.lock();
+  const std::uint64_t taken = ++came_[me];
+  changed_.notify_all();
+  wait_for_all(lock, rank, taken);
+}
+
+}  // namespace sluice
