@@ -56,23 +56,28 @@ void add_numerics_flags(CLI::App& command, EngineSetup& options) {
 // None of the following changes a bit of any answer.
 void add_machine_flags(CLI::App& command, EngineSetup& options) {
   MachineOptions& machine = options.machine;
-  add_flags(command, kGroup,
-            {
-                {"--device", &machine.device, "NAME",
-                 "Where the model runs: cpu, cuda (an NVIDIA GPU; cuda:N for the Nth), or auto: a GPU if there is one; "
-                 "emulated is for tests of what a GPU asks for"},
-                {"--isa",
-                 &machine.isa,
-                 "NAME",
-                 "Kernels: auto, scalar, avx2, avx512 or avx512vbmi (see `sluice kernels`)",
-                 {.choices = {"auto", "scalar", "avx2", "avx512", "avx512vbmi"}}},
-                {"--kernels", &machine.kernels, "CHANGES", kKernelsHelp},
-                {"--threads", &machine.threads, "N", "Threads that compute; 0: the number that decodes fastest"},
-                {"--pin-threads", SwitchTarget{&machine.pin_threads}, "",
-                 "Each thread on a core of its own, if there are as many"},
-                {"--cuda-graphs", SwitchTarget{&machine.cuda_graphs}, "",
-                 "On a GPU, the kernels of a step of up to 256 rows start as one graph; off: one by one"},
-            });
+  add_flags(
+      command, kGroup,
+      {
+          {"--device", &machine.device, "NAME",
+           "Where the model runs: cpu, cuda (an NVIDIA GPU; cuda:N for the Nth, cuda:N,M for several), or auto: a "
+           "GPU if there is one; emulated is for tests of what a GPU asks for"},
+          {"--tensor-parallel-size", &machine.tensor_parallel_size, "N",
+           "GPUs of this machine that share every layer; the answers are those of one, bit for bit"},
+          {"--collective-timeout", &machine.collective_timeout, "SECONDS",
+           "How long one of several GPUs waits for another before the engine fails with its name"},
+          {"--isa",
+           &machine.isa,
+           "NAME",
+           "Kernels: auto, scalar, avx2, avx512 or avx512vbmi (see `sluice kernels`)",
+           {.choices = {"auto", "scalar", "avx2", "avx512", "avx512vbmi"}}},
+          {"--kernels", &machine.kernels, "CHANGES", kKernelsHelp},
+          {"--threads", &machine.threads, "N", "Threads that compute; 0: the number that decodes fastest"},
+          {"--pin-threads", SwitchTarget{&machine.pin_threads}, "",
+           "Each thread on a core of its own, if there are as many"},
+          {"--cuda-graphs", SwitchTarget{&machine.cuda_graphs}, "",
+           "On a GPU, the kernels of a step of up to 256 rows start as one graph; off: one by one"},
+      });
 }
 
 void add_loading_flags(CLI::App& command, EngineSetup& options) {

@@ -54,13 +54,18 @@ struct NumericsOptions {
   int attn_prefill_chunk_size = 0;         // expanded: tokens of a prefix expanded at once; 0: 1,024
 };
 
+inline constexpr int kMostRanks = 16;
+
 struct MachineOptions {
-  std::string device = "cpu";  // auto | cpu | cuda | cuda:N | emulated, which is for tests
-  std::string isa = "auto";    // auto | scalar | avx2 | avx512 | avx512vbmi
-  std::string kernels;         // changes to what the processor may use for them: "-amx,-vnni" (docs/cli.md)
-  int threads = 0;             // 0: the number that decodes fastest
-  bool pin_threads = true;     // each thread on a core of its own, if there are enough
-  bool cuda_graphs = true;     // on a GPU, the kernels of a small step start as one graph
+  std::string device = "cpu";  // auto | cpu | cuda | cuda:N | cuda:N,M,... | emulated, which is for tests
+  // Devices that share every layer's weights, each with its outputs of them; the answers are those of one.
+  int tensor_parallel_size = 1;
+  int collective_timeout = 60;  // seconds that one of them waits for another before the engine fails
+  std::string isa = "auto";     // auto | scalar | avx2 | avx512 | avx512vbmi
+  std::string kernels;          // changes to what the processor may use for them: "-amx,-vnni" (docs/cli.md)
+  int threads = 0;              // 0: the number that decodes fastest
+  bool pin_threads = true;      // each thread on a core of its own, if there are enough
+  bool cuda_graphs = true;      // on a GPU, the kernels of a small step start as one graph
 };
 
 struct CacheOptions {

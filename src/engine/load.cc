@@ -21,6 +21,7 @@
 #include "kernels/device/cpu_features.h"
 #include "kernels/device/device.h"
 #include "kernels/device/isa.h"
+#include "model/ranked_model.h"
 
 namespace sluice {
 namespace {
@@ -84,7 +85,11 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
   {
     ProgressBar bar("loading");
     const LoadProgress progress = [&bar](std::size_t done, std::size_t total) { bar.update(done, total); };
-    SLUICE_ASSIGN_OR_RETURN(model, load_model(exec, options.model.folder, options, progress, &report));
+    auto loaded = device.group != nullptr
+                      ? load_ranked_model(exec, *device.group, options.model.folder, options, progress, &report)
+                      : load_model(exec, options.model.folder, options, progress, &report);
+    if (!loaded.ok()) return loaded.status();
+    model = std::move(loaded).value();
   }
   log_load(report, *model, options.model.folder, exec);
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner,

@@ -55,6 +55,7 @@ struct PlaneSpec {
 
 struct CacheLayout {
   std::vector<PlaneSpec> planes;  // index: PlaneId
+  bool differs_by_rank = false;   // each rank of a group caches rows of its own; false: all have the same
 
   PlaneId add(PlaneSpec spec);
   const PlaneSpec& operator[](PlaneId id) const { return planes[static_cast<std::size_t>(id.value)]; }

@@ -12,10 +12,22 @@ Status FamilyModel::prepare(Device& device, int rows, Position positions) {
   device_ = &device;
   rows_ = std::max(rows, rows_);
   positions_ = std::max(positions, positions_);
-  reserve(scratch_, static_cast<std::size_t>(rows_));
+  const auto most = static_cast<std::size_t>(rows_);
+  reserve(scratch_, most);
+  reserve_own(most);
   SLUICE_RETURN_IF_ERROR(scratch_.take(device));
   for (RopeTable& rope : ropes_) SLUICE_RETURN_IF_ERROR(rope.reserve(device, positions_));
   return {};
+}
+
+void FamilyModel::reserve_own(std::size_t rows) {
+  if (group_.ranks == 1) return;
+  const auto dealt = [&](std::int64_t outputs) {
+    return deals_outputs(group_, outputs) ? outputs / group_.ranks : std::int64_t{0};
+  };
+  scratch_.add(rows, own_heads_, &own_.heads, InputForms::of_profile(profile_.inputs));
+  scratch_.add(rows, dealt(config_.hidden_size), &own_.y);
+  scratch_.add(std::min(rows, OwnColumns::kLogitRows), dealt(config_.vocab_size), &own_.logits);
 }
 
 std::size_t FamilyModel::step_bytes(int rows, Position positions) {

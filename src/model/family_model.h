@@ -8,6 +8,7 @@
 #include "kernels/device/scratch.h"
 #include "kernels/ops/rope_table.h"
 #include "model/model.h"
+#include "model/weights/shares.h"
 
 namespace sluice {
 
@@ -22,26 +23,45 @@ class FamilyModel : public Model {
   std::size_t step_bytes(int rows, Position positions);
 
  protected:
-  FamilyModel(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile)
-      : checkpoint_(std::move(checkpoint)), config_(std::move(config)), profile_(std::move(profile)) {}
+  FamilyModel(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, const RankGroup& group)
+      : checkpoint_(std::move(checkpoint)),
+        config_(std::move(config)),
+        profile_(std::move(profile)),
+        group_(group),
+        heads_(config_.num_attention_heads) {}
 
   // Adds the tensors of a step of `rows` rows at most.
   virtual void reserve(Scratch& scratch, std::size_t rows) = 0;
+  // Says which weights stay whole on every rank.
+  static void note_whole(const Loading& loading, const std::vector<std::string>& notes) {
+    if (loading.report != nullptr)
+      loading.report->notes.insert(loading.report->notes.end(), notes.begin(), notes.end());
+  }
   // First in forward(): makes sure that the rotary tables have the step's positions.
   void begin(const StepTables& step);
   int step_rows() const { return rows_; }  // at most, of a step
+
+  // For constructors of families: of attention this rank computes so many heads, and hands on so many columns.
+  void share_heads(int heads, std::int64_t columns) { heads_ = heads, own_heads_ = columns; }
+  const OwnColumns* own() const { return group_.ranks > 1 ? &own_ : nullptr; }
 
   Checkpoint checkpoint_;
   ModelConfig config_;
   NumericsProfile profile_;
   CacheLayout layout_;            // the family's to make
   std::vector<RopeTable> ropes_;  // too
+  RankGroup group_;               // this rank's
+  int heads_;                     // of attention, that this rank computes
 
  private:
+  void reserve_own(std::size_t rows);
+
   Device* device_ = nullptr;
   int rows_ = 0;  // of a step at most
   Position positions_ = 0;
   Scratch scratch_;
+  OwnColumns own_;
+  std::int64_t own_heads_ = 0;
 };
 
 }  // namespace sluice

@@ -54,7 +54,9 @@ void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, c
   const MoeConfig& moe = config.moe;
   const int rows = step.rows();
   ExpertsArgs args;
-  args.rows = rows, args.hidden = config.hidden_size, args.x = x, args.y = y.values;
+  args.rows = rows, args.hidden = config.hidden_size, args.x = x;
+  const Rows own_y = step.own_part(y, &OwnColumns::y);
+  args.y = own_y.values;
   args.activation = activation_of(moe);
   if (weights.shared.gate.out() > 0) args.shared = &weights.shared;
   if (!weights.shared_gate_bias.empty()) {
@@ -77,6 +79,7 @@ void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, c
     args.experts = weights.experts;
   }
   experts(step.exec, args);
+  step.gather(own_y, y);
 }
 
 }  // namespace sluice

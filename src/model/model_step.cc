@@ -40,12 +40,27 @@ void ModelStep::show(int layer, const char* name, const std::int32_t* values, st
   (*tap)(shown_name(layer, name), shown.data(), rows(), static_cast<int>(columns));
 }
 
+void ModelStep::gather(const Rows& part, const Rows& whole, const LinearWeight* reader) const {
+  if (part.values == whole.values) return;
+  all_gather(exec, {.rows = rows(),
+                    .from = part,
+                    .to = whole,
+                    .forms_only = reader != nullptr && needs_form_only(part, whole, *reader)});
+}
+
 void ModelStep::project_logits(int rows, const Rows& normed, const LinearWeight& head, float* logits) const {
   const bool tiled = exports != nullptr && exports->on_tile;
   const int at_once = tiled ? std::min(rows, exports->scored_from) : rows;
   const auto project_to = [&](int count, const Rows& x, float* to) {
-    project(exec,
-            ProjectArgs{.rows = count, .x = x, .stage = StepStage::kHead}.add(head, contiguous_rows(to, head.out())));
+    const Rows whole = contiguous_rows(to, head.view().order_out());
+    const bool shares = own != nullptr && own->logits.columns() > 0;
+    const int most = shares ? static_cast<int>(OwnColumns::kLogitRows) : count;
+    for (int begin = 0; begin < count; begin += most) {
+      const int some = std::min(most, count - begin);
+      const Rows part = shares ? own->logits.rows(some) : whole;
+      project(exec, ProjectArgs{.rows = some, .x = rows_from(x, begin), .stage = StepStage::kHead}.add(head, part));
+      if (shares) all_gather(exec, {.rows = some, .from = part, .to = rows_from(whole, begin)});
+    }
   };
   if (at_once > 0) project_to(at_once, normed, logits);
   for (int first = at_once; first < rows; first += exports->tile_rows) {

@@ -110,7 +110,12 @@ std::uint64_t CacheMemory::digest(PlaneKind pool, std::int32_t page) const {
 }
 
 std::size_t CacheMemory::image_bytes(std::size_t latent_pages, std::size_t window_pages) const {
-  return latent_pages * layout_->latent_page_bytes() + window_pages * layout_->window_page_bytes() + view_.open_stride;
+  return members() * (latent_pages * layout_->latent_page_bytes() + window_pages * layout_->window_page_bytes() +
+                      view_.open_stride);
+}
+
+std::size_t CacheMemory::members() const {
+  return layout_->differs_by_rank ? static_cast<std::size_t>(device_->members()) : 1;
 }
 
 template <class Visit>
@@ -133,21 +138,30 @@ void CacheMemory::visit_image(std::span<const LatentPage> latents, std::span<con
 
 void CacheMemory::save(std::span<const LatentPage> latents, std::span<const WindowPage> windows, OpenState state,
                        std::span<std::byte> image) const {
-  moves_.clear();
-  visit_image(latents, windows, state, image.size(), [&](const std::byte* from, std::size_t bytes, std::size_t offset) {
-    moves_.push_back({image.data() + offset, from, bytes});
-  });
-  device_->download_all(moves_);
+  const std::size_t of_member = image.size() / members();
+  for (std::size_t member = 0; member < members(); ++member) {
+    moves_.clear();
+    std::byte* const to = image.data() + member * of_member;
+    visit_image(latents, windows, state, image.size(),
+                [&](const std::byte* from, std::size_t bytes, std::size_t offset) {
+                  moves_.push_back({to + offset, from, bytes});
+                });
+    members() == 1 ? device_->download_all(moves_) : device_->download_from(static_cast<int>(member), moves_);
+  }
   device_->wait();
 }
 
 void CacheMemory::restore(std::span<const std::byte> image, std::span<const LatentPage> latents,
                           std::span<const WindowPage> windows, OpenState state) {
-  moves_.clear();
-  visit_image(latents, windows, state, image.size(), [&](std::byte* to, std::size_t bytes, std::size_t offset) {
-    moves_.push_back({to, image.data() + offset, bytes});
-  });
-  device_->upload_all(moves_);
+  const std::size_t of_member = image.size() / members();
+  for (std::size_t member = 0; member < members(); ++member) {
+    moves_.clear();
+    const std::byte* const from = image.data() + member * of_member;
+    visit_image(latents, windows, state, image.size(), [&](std::byte* to, std::size_t bytes, std::size_t offset) {
+      moves_.push_back({to, from + offset, bytes});
+    });
+    members() == 1 ? device_->upload_all(moves_) : device_->upload_to(static_cast<int>(member), moves_);
+  }
 }
 
 template <class Visit>

@@ -78,6 +78,7 @@ class CacheMemory {
   bool is_of(PlaneKind pool, std::size_t plane) const {  // an Open plane's boundary bytes are of the window pool
     return (layout_->planes[plane].kind == PlaneKind::kLatent) == (pool == PlaneKind::kLatent);
   }
+  std::size_t members() const;  // of the device whose bytes an image has
   std::byte* part(std::size_t plane, std::int32_t page) const;
   void copy_page(PlaneKind pool, std::int32_t from, std::int32_t to);
   std::uint64_t digest(PlaneKind pool, std::int32_t page) const;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "kernels/device/backend.h"
@@ -17,23 +19,54 @@ namespace {
 
 struct Chosen {
   const Backend* backend;
-  std::unique_ptr<Device> device;
+  std::vector<std::unique_ptr<Device>> devices;  // by rank; one, null, is the CPU
 };
 
-Result<Chosen> open(const Backend& backend, const MachineOptions& options, int number) {
-  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                          backend.open({.number = number, .graphs = options.cuda_graphs}));
-  return Chosen{&backend, std::move(device)};
+// Opens the devices of all ranks: `numbers`, or the first ones where that is empty.
+Result<Chosen> open(const Backend& backend, const MachineOptions& options, std::vector<int> numbers = {}) {
+  const auto ranks = static_cast<std::size_t>(options.tensor_parallel_size);
+  if (ranks > 1 && backend.connect == nullptr) {
+    return invalid_argument(
+        fmt::format("--tensor-parallel-size: expected 1 with --device {}, found {}; several need "
+                    "--device cuda",
+                    backend.name, ranks));
+  }
+  if (!numbers.empty() && numbers.size() != ranks) {
+    return invalid_argument(fmt::format("--device {}: expected as many numbers as --tensor-parallel-size, {}, found {}",
+                                        options.device, ranks, numbers.size()));
+  }
+  Chosen chosen{&backend, {}};
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const int number = numbers.empty() ? static_cast<int>(rank) : numbers[rank];
+    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                            backend.open({.number = number, .graphs = options.cuda_graphs}));
+    chosen.devices.push_back(std::move(device));
+  }
+  return chosen;
 }
 
-Chosen choose_automatically(const MachineOptions& options) {
+// "0,1" as numbers; empty: it is not a list of them.
+std::vector<int> read_numbers(std::string_view text) {
+  std::vector<int> numbers;
+  for (const char *at = text.data(), *end = at + text.size(); at < end;) {
+    int number = -1;
+    const auto [next, error] = std::from_chars(at, end, number);
+    const bool goes_on = next != end && *next == ',' && next + 1 != end;
+    if (error != std::errc() || number < 0 || (next != end && !goes_on)) return {};
+    numbers.push_back(number);
+    at = next + (goes_on ? 1 : 0);
+  }
+  return numbers;
+}
+
+Result<Chosen> choose_automatically(const MachineOptions& options) {
   for (const Backend* backend : kBackends) {
     if (backend->is_present == nullptr || !backend->is_present()) continue;
-    auto chosen = open(*backend, options, 0);
-    if (chosen.ok()) return std::move(*chosen);
+    auto chosen = open(*backend, options);
+    if (chosen.ok() || options.tensor_parallel_size > 1) return chosen;
     log_warning("--device auto: the CPU, as {}", chosen.status().message());
   }
-  return {&cpu_backend, nullptr};
+  return open(cpu_backend, options);
 }
 
 std::string all_names() {
@@ -41,7 +74,7 @@ std::string all_names() {
   for (const Backend* backend : kBackends) {
     if (!last.empty()) names += ", " + last;
     last = backend->name;
-    if (backend->numbered) last += ", " + last + ":N";
+    if (backend->numbered) last += ", " + last + ":N, " + last + ":N,M";
   }
   return names + " or " + last;
 }
@@ -50,14 +83,10 @@ Result<Chosen> choose_backend(const MachineOptions& options) {
   const std::string_view name = options.device;
   if (name == "auto") return choose_automatically(options);
   for (const Backend* backend : kBackends) {
-    if (name == backend->name) return open(*backend, options, 0);
+    if (name == backend->name) return open(*backend, options);
     if (!backend->numbered || !name.starts_with(std::string(backend->name) + ":")) continue;
-    const std::string_view digits = name.substr(backend->name.size() + 1);
-    int number = -1;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    if (error == std::errc() && end == digits.data() + digits.size() && number >= 0) {
-      return open(*backend, options, number);
-    }
+    std::vector<int> numbers = read_numbers(name.substr(backend->name.size() + 1));
+    if (!numbers.empty()) return open(*backend, options, std::move(numbers));
   }
   return invalid_argument(fmt::format("--device: expected {}, found '{}'", all_names(), name));
 }
@@ -78,7 +107,8 @@ Result<const BackendProfile*> choose_profile(const Chosen& chosen, const Machine
   if (const BackendProfile* own = find_profile(*chosen.backend, name, numerics.compute_dtype)) return own;
   for (const Backend* other : kBackends) {
     if (find_profile(*other, name, numerics.compute_dtype) == nullptr) continue;
-    const bool needs_device = other->is_present != nullptr, is_auto_cpu = options.device == "auto" && !chosen.device;
+    const bool needs_device = other->is_present != nullptr,
+               is_auto_cpu = options.device == "auto" && !chosen.devices.front();
     return invalid_argument(
         fmt::format("--profile {}: its kernels are those of {}, found --device {}{}; give --device {}{}, or choose "
                     "another profile",
@@ -97,10 +127,22 @@ Result<DeviceChoice> choose_device(const MachineOptions& options, const Numerics
     return invalid_argument(fmt::format("--profile {}: --device {} does not have it; choose another profile",
                                         numerics.profile, chosen.backend->name));
   }
-  if (profile->self_test != nullptr) SLUICE_RETURN_IF_ERROR(profile->self_test(*chosen.device));
-  DeviceChoice choice{.owned = std::move(chosen.device)};
+  for (const auto& device : chosen.devices) {
+    if (profile->self_test != nullptr) SLUICE_RETURN_IF_ERROR(profile->self_test(*device));
+  }
+  DeviceChoice choice;
   if (profile->ops != nullptr) choice.ops = &profile->ops();
   if (profile->packing != nullptr) choice.kernels = &kernels_that_pack(profile->packing_name, profile->packing());
+  if (chosen.devices.size() == 1) {
+    choice.owned = std::move(chosen.devices.front());
+    return choice;
+  }
+  std::vector<Device*> ranks;
+  for (const auto& device : chosen.devices) ranks.push_back(device.get());
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Exchange> exchange,
+                          chosen.backend->connect(ranks, std::chrono::seconds(options.collective_timeout)));
+  auto group = std::make_unique<DeviceGroup>(std::move(chosen.devices), std::move(exchange), choice.ops);
+  choice.ops = &DeviceGroup::ops(), choice.group = group.get(), choice.owned = std::move(group);
   return choice;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "kernels/device/device.h"
+#include "kernels/device/device_group.h"
 #include "kernels/device/exec.h"
 #include "kernels/ops/ops.h"
 #include "sluice/engine.h"
@@ -14,14 +15,15 @@ namespace sluice {
 struct DeviceChoice {
   std::unique_ptr<Device> owned;         // null: the CPU
   const OpTable* ops = nullptr;          // null: the CPU's
+  DeviceGroup* group = nullptr;          // `owned`, of several ranks; null: there is one
   const KernelTable* kernels = nullptr;  // how its ops want weights packed; null: as those of --isa do
 
   Device& device() const { return owned != nullptr ? *owned : cpu_device(); }
 };
 
-// Opens a device by a backend's name (kernels/device/backend.h); auto is the first device that is present and opens,
-// else the CPU. The backend says what the profile means on it, and tests that here. Errors: kInvalidArgument for
-// another name, and for a device that has not the profile; those of the backend.
+// Opens a device, or those of a group, by a backend's name (kernels/device/backend.h); auto is the first device that is
+// present and opens, else the CPU. The backend says what the profile means on it, and tests that here. Errors:
+// kInvalidArgument for another name, and for a device that has not the profile; those of the backend.
 Result<DeviceChoice> choose_device(const MachineOptions& options, const NumericsOptions& numerics);
 
 }  // namespace sluice

@@ -91,12 +91,13 @@ void TokenDraws::send(const Exec& exec, const float* logits, std::size_t vocab, 
   if (device_ == &cpu_device()) return sample(own, args);
   placed_.assign(rows.begin(), rows.end());
   const std::size_t bytes = (vocab + 31) / 32 * sizeof(std::uint32_t);
-  std::byte* to = masks_.data();
+  args.masks = reinterpret_cast<const std::uint32_t*>(masks_.data());
+  std::int32_t masks = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].allowed == nullptr) continue;
-    device_->upload({to, reinterpret_cast<const std::byte*>(rows[i].allowed), bytes});
-    placed_[i].allowed = reinterpret_cast<const std::uint32_t*>(to);
-    to += bytes;
+    device_->upload({masks_.data() + static_cast<std::size_t>(masks) * bytes,
+                     reinterpret_cast<const std::byte*>(rows[i].allowed), bytes});
+    placed_[i].mask = masks++;
   }
   device_->upload({params_.data(), reinterpret_cast<const std::byte*>(placed_.data()), rows.size_bytes()});
   args.params = reinterpret_cast<const SampleRow*>(params_.data());

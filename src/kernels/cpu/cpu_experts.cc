@@ -9,6 +9,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/linear/linear_split.h"
 #include "kernels/cpu/linear/tiles.h"
+#include "kernels/device/host_exchange.h"
 #include "kernels/weights/linear_inputs.h"
 
 namespace sluice::cpu_ops {
@@ -22,11 +23,12 @@ struct ExpertsScratch {
     const ExpertWeights* weights;
     const std::int32_t* x_rows;     // [rows], null for all rows
     const float* row_weights;       // [rows], null for 1
-    float *gate, *up, *down, *out;  // [rows, inter], [rows, inter], inputs of the down product, [rows, hidden]
+    float *gate, *up, *down, *out;  // [rows, inter], [rows, inter], inputs of the down product, its outputs
     int rows;
     ExpertBiases biases;           // of this expert: [inter], [inter], [hidden]
     std::byte* x_tiles = nullptr;  // inputs of kernels that want them as tiles: gate's and up's; null: row by row
     bool down_tiles = false;       // the same of `down`
+    float* gathered = nullptr;     // [rows, inputs of down]: the activations of all ranks; null: gate has them all
   };
   std::vector<Group> groups;
   struct RowBlock {
@@ -34,7 +36,7 @@ struct ExpertsScratch {
   };
   std::vector<RowBlock> blocks;                             // of the groups whose inputs become tiles
   std::vector<std::int32_t> first, sorted_rows, positions;  // by expert, by sorted pair, by (row, slot)
-  FloatBuffer row_weights, gate, up, down, outputs, tiles;
+  FloatBuffer row_weights, gate, up, gathered, down, outputs, tiles;
   std::array<FloatBuffer, kInputForms> inputs;  // by InputForm; x itself where that is kF32
 };
 
@@ -61,10 +63,20 @@ void sort_pairs(const ExpertsArgs& args, ExpertsScratch& scratch) {
 }
 
 std::size_t down_floats(const Group& group) {
-  const int inter = group.weights->gate.out();
+  const int inter = group.weights->down.in();
   if (group.down_tiles) return tile_input_bytes(group.rows, inter) / sizeof(float);
   return static_cast<std::size_t>(group.rows) *
          static_cast<std::size_t>(input_floats(group.weights->down.input_form(), inter));
+}
+
+// Whether each rank computes a share of the activations, and needs all of them.
+bool gathers(const ExpertWeights& weights) {
+  return weights.gate.out() < weights.down.in();
+}
+
+// Outputs of a row, of this rank.
+int outputs_of(const ExpertsArgs& args) {
+  return (args.shared != nullptr ? *args.shared : args.experts.front()).down.out();
 }
 
 // Returns the biases of expert `index`; all experts have the shape of `weights`.
@@ -89,28 +101,36 @@ void make_groups(const LinearKernels& linear, const ExpertsArgs& args, ExpertsSc
     scratch.groups.push_back(
         {args.shared, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, args.rows, args.shared_biases});
   }
-  std::size_t outputs = 0, downs = 0;
+  std::size_t outputs = 0, downs = 0, gathered = 0;
+  const int columns = outputs_of(args);
   for (Group& group : scratch.groups) {
     group.down_tiles = linear.wants_tiles(group.weights->down, group.rows);
     downs += down_floats(group);
     activations += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(group.weights->gate.out());
-    outputs += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(args.hidden);
+    outputs += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(columns);
+    if (!gathers(*group.weights)) continue;
+    gathered += static_cast<std::size_t>(group.rows) * static_cast<std::size_t>(group.weights->down.in());
   }
   float* gate = scratch.gate.get(activations);
   float* up = scratch.up.get(activations);
   float* down = scratch.down.get(downs);
   float* out = scratch.outputs.get(outputs);
+  float* whole = scratch.gathered.get(gathered);
   for (Group& group : scratch.groups) {
     group.gate = gate;
     group.up = up;
     const InputForm form = group.weights->down.input_form();
-    group.down = form == InputForm::kF32 ? gate : down;
+    if (gathers(*group.weights)) {
+      group.gathered = whole;
+      whole += std::ptrdiff_t{group.rows} * group.weights->down.in();
+    }
+    group.down = form != InputForm::kF32 ? down : group.gathered != nullptr ? group.gathered : gate;
     group.out = out;
     const std::ptrdiff_t size = std::ptrdiff_t{group.rows} * group.weights->gate.out();
     gate += size;
     up += size;
     if (form != InputForm::kF32) down += down_floats(group);
-    out += std::ptrdiff_t{group.rows} * args.hidden;
+    out += std::ptrdiff_t{group.rows} * columns;
   }
 }
 
@@ -129,6 +149,25 @@ void add_biases(const LinearPiece& piece, const float* bias, const float* row_we
     const float weight = row_weights != nullptr ? row_weights[r] : 1.0F;
     float* row = y + std::ptrdiff_t{r} * columns;
     for (int i = piece.out_begin; i < piece.out_end; ++i) row[i] += weight * bias[i];
+  }
+}
+
+// What a piece of the activations, whole blocks of them, is as inputs of the down product, unless that is f32.
+void prepare_down(const KernelTable& kernels, const Group& group, const LinearPiece& piece) {
+  const InputForm form = group.weights->down.input_form();
+  if (form == InputForm::kF32) return;
+  const float* m = group.gathered != nullptr ? group.gathered : group.gate;
+  const int inter = group.weights->down.in(), width = piece.out_end - piece.out_begin;
+  float* prepared = group.down_tiles ? thread_scratch(static_cast<std::size_t>(input_floats(form, width))) : nullptr;
+  for (int r = piece.row_begin; r < piece.row_end; ++r) {
+    const float* row = m + std::ptrdiff_t{r} * inter + piece.out_begin;
+    if (group.down_tiles) {
+      kernels.prepare_inputs(form, width, row, prepared);
+      put_tile_inputs(prepared, r, piece.out_begin, width, inter, reinterpret_cast<std::byte*>(group.down));
+    } else {
+      float* down = group.down + std::ptrdiff_t{r} * input_floats(form, inter);
+      kernels.prepare_inputs(form, width, row, down + input_floats(form, piece.out_begin));
+    }
   }
 }
 
@@ -160,23 +199,30 @@ void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch
                             .ld = inter,
                             .activation = args.activation},
                            0, rows);
-  const InputForm form = group.weights->down.input_form();
-  if (form == InputForm::kF32) return;
-  // A piece begins at a whole block.
-  if (group.down_tiles) {
-    float* prepared = thread_scratch(static_cast<std::size_t>(input_floats(form, width)));
-    for (int r = 0; r < rows; ++r) {
-      exec.kernels->prepare_inputs(form, width, group.gate + at + std::ptrdiff_t{r} * inter, prepared);
-      put_tile_inputs(prepared, piece.row_begin + r, piece.out_begin, width, inter,
-                      reinterpret_cast<std::byte*>(group.down));
+  if (group.gathered == nullptr) prepare_down(*exec.kernels, group, piece);
+}
+
+// Brings the activations of all ranks together, which have the same groups, and makes the inputs of the down product.
+void gather_activations(const Exec& exec, ExpertsScratch& scratch) {
+  const auto copy_shares = [&](std::span<const void* const> shown) {
+    for (std::size_t i = 0; i < scratch.groups.size(); ++i) {
+      const Group& group = scratch.groups[i];
+      if (group.gathered == nullptr) continue;
+      const int share = group.weights->gate.out(), inter = group.weights->down.in();
+      for (std::size_t r = 0; r < shown.size(); ++r) {
+        const float* from = static_cast<const ExpertsScratch*>(shown[r])->groups[i].gate;
+        float* to = group.gathered + static_cast<std::ptrdiff_t>(r) * share;
+        for (std::ptrdiff_t row = 0; row < group.rows; ++row) std::copy_n(from + row * share, share, to + row * inter);
+      }
     }
-    return;
-  }
-  for (int r = 0; r < rows; ++r) {
-    float* down = group.down + std::ptrdiff_t{piece.row_begin + r} * input_floats(form, inter);
-    exec.kernels->prepare_inputs(form, width, group.gate + at + std::ptrdiff_t{r} * inter,
-                                 down + input_floats(form, piece.out_begin));
-  }
+  };
+  static_cast<HostExchange*>(exec.group.exchange)->meet(exec.group.rank, scratch.groups.size(), &scratch, copy_shares);
+  auto prepare = [&](int i, int) {
+    const Group& group = scratch.groups[static_cast<std::size_t>(i)];
+    if (group.gathered == nullptr) return;
+    prepare_down(*exec.kernels, group, {i, 0, group.rows, 0, group.weights->down.in()});
+  };
+  exec.pool->run(static_cast<int>(scratch.groups.size()), std::ref(prepare));
 }
 
 // The inputs of groups whose kernels want them so as tiles, once for all pieces.
@@ -220,21 +266,21 @@ void add_rows(int count, const float* x, const float* z, float* y) {
 // Of a row's slots ascending, the shared expert last; two at a time, so that y is read and written half as often.
 void combine_rows(const ExpertsArgs& args, const ExpertsScratch& scratch, const float* outputs, int begin, int end) {
   const Group* shared = args.shared != nullptr ? &scratch.groups.back() : nullptr;
-  const int count = args.slots + (shared != nullptr ? 1 : 0);
+  const int columns = outputs_of(args), count = args.slots + (shared != nullptr ? 1 : 0);
   for (int t = begin; t < end; ++t) {
-    float* y = args.y + std::ptrdiff_t{t} * args.hidden;
+    float* y = args.y + std::ptrdiff_t{t} * columns;
     const std::int32_t* positions = scratch.positions.data() + std::ptrdiff_t{t} * args.slots;
     const auto output = [&](int s) -> const float* {
       if (s == count) return nullptr;
-      if (s == args.slots) return shared->out + std::ptrdiff_t{t} * args.hidden;
-      return outputs + std::ptrdiff_t{positions[s]} * args.hidden;
+      if (s == args.slots) return shared->out + std::ptrdiff_t{t} * columns;
+      return outputs + std::ptrdiff_t{positions[s]} * columns;
     };
     if (args.slots > 0) {
-      std::copy_n(output(0), args.hidden, y);
+      std::copy_n(output(0), columns, y);
     } else {
-      std::fill_n(y, args.hidden, 0.0F);
+      std::fill_n(y, columns, 0.0F);
     }
-    for (int s = std::min(args.slots, 1); s < count; s += 2) add_rows(args.hidden, output(s), output(s + 1), y);
+    for (int s = std::min(args.slots, 1); s < count; s += 2) add_rows(columns, output(s), output(s + 1), y);
   }
 }
 
@@ -247,7 +293,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   sort_pairs(args, scratch);
   const LinearKernels& linear = exec.kernels->linear;
   make_groups(linear, args, scratch);
-  const int groups = static_cast<int>(scratch.groups.size());
+  const int groups = static_cast<int>(scratch.groups.size()), columns = outputs_of(args);
   const int out_tile = linear.packing.out_tile;
   int activation_tile = out_tile;  // so that a piece of the activations is whole blocks of the next inputs
   for (const Group& g : scratch.groups) {
@@ -267,28 +313,30 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
     cpu_ops::prepare_rows(exec, {form, args.rows, args.hidden, args.x.values, args.x.ld, buffer, width});
   }
   make_tiles(exec, args, scratch);
+  const bool gathered = std::ranges::any_of(scratch.groups, [](const Group& g) { return g.gathered != nullptr; });
+  const bool pieces = gathered || exec.pool->threads() > 1;
   const auto of_activation = [&](int i) {
     const ExpertWeights& w = *group(i).weights;
     // A piece of the activations is whole blocks of the next inputs.
-    const int unit = exec.pool->threads() > 1 ? std::lcm(std::lcm(linear.row_unit(w.gate), linear.row_unit(w.up)),
+    const int unit = pieces ? std::lcm(std::lcm(linear.row_unit(w.gate), linear.row_unit(w.up)),
                                                          input_block(w.down.input_form()))
                                               : 0;
     return LinearExtent{group(i).rows, w.gate.out(), 2 * args.hidden, group(i).x_tiles != nullptr, unit};
   };
   const auto of_down = [&](int i) {
     const LinearWeight& down = group(i).weights->down;
-    const int unit = exec.pool->threads() > 1 ? linear.row_unit(down) : 0;
-    return LinearExtent{group(i).rows, args.hidden, down.in(), group(i).down_tiles, unit};
+    const int unit = pieces ? linear.row_unit(down) : 0;
+    return LinearExtent{group(i).rows, columns, down.in(), group(i).down_tiles, unit};
   };
   const auto activation = [&](const LinearPiece& piece) { activate(exec, args, scratch, piece); };
   const auto down = [&](const LinearPiece& piece) {
     const Group& g = group(piece.item);
     const int width = input_floats(g.weights->down.input_form(), g.weights->down.in());
-    LinearJob job{.weight = &g.weights->down, .x = g.down, .ldx = width, .y = g.out, .ldy = args.hidden};
+    LinearJob job{.weight = &g.weights->down, .x = g.down, .ldx = width, .y = g.out, .ldy = columns};
     if (g.down_tiles) job.x_tiles = reinterpret_cast<const std::byte*>(g.down);
     run_outputs(linear, rows_from(job, piece.row_begin), piece.row_end - piece.row_begin, piece.out_begin,
                 piece.out_end);
-    add_biases(piece, g.biases.down, g.row_weights, g.out, args.hidden);
+    add_biases(piece, g.biases.down, g.row_weights, g.out, columns);
   };
   // One thread takes an expert after the other, whose weights lie side by side.
   const auto all = [&](int, int) {
@@ -297,14 +345,15 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
       LinearGrid::walk_all(of_down(i), out_tile, i, down);
     }
   };
-  if (exec.pool->threads() == 1) {
+  if (!pieces) {
     exec.pool->run(1, std::ref(all));
   } else {
     split_linear(*exec.pool, activation_tile, groups, of_activation, activation);
+    if (gathered) gather_activations(exec, scratch);
     split_linear(*exec.pool, out_tile, groups, of_down, down);
   }
   const float* outputs = scratch.outputs.get(0);
-  run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * args.hidden * (args.slots + 1)),
+  run_row_tiles(exec, args.rows, static_cast<std::size_t>(2 * columns * (args.slots + 1)),
                 [&](int begin, int end) { combine_rows(args, scratch, outputs, begin, end); });
 }
 

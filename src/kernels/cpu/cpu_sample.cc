@@ -62,12 +62,13 @@ Peak find_peak(const float* a, int vocab) {
   return peak;
 }
 
-const float* adjust(const float* logits, int vocab, const SampleRow& row, std::vector<float>& to) {
-  if (row.allowed == nullptr && row.bias == nullptr) return logits;
+const float* adjust(const float* logits, int vocab, const SampleRow& row, const std::uint32_t* allowed,
+                    std::vector<float>& to) {
+  if (allowed == nullptr && row.bias == nullptr) return logits;
   to.assign(logits, logits + vocab);
   for (int i = 0; row.bias != nullptr && i < vocab; ++i) to[static_cast<std::size_t>(i)] += row.bias[i];
-  for (int i = 0; row.allowed != nullptr && i < vocab; ++i) {
-    if ((row.allowed[i / 32] >> (i % 32) & 1) == 0) to[static_cast<std::size_t>(i)] = -kInfinity;
+  for (int i = 0; allowed != nullptr && i < vocab; ++i) {
+    if ((allowed[i / 32] >> (i % 32) & 1) == 0) to[static_cast<std::size_t>(i)] = -kInfinity;
   }
   return to.data();
 }
@@ -295,7 +296,7 @@ void sample_row(const KernelTable& kernels, const SampleArgs& args, int index) {
   SampledRow& out = args.out[index];
   out = {};
   const Peak raw = find_peak(logits, args.vocab);
-  const float* a = adjust(logits, args.vocab, row, scratch.adjusted);
+  const float* a = adjust(logits, args.vocab, row, mask_of(args, row), scratch.adjusted);
   const Peak peak = a == logits ? raw : find_peak(a, args.vocab);
   if (!raw.numbers || !peak.numbers) {
     out.status = SampleStatus::kNotNumbers;

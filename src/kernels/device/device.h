@@ -89,6 +89,11 @@ class Device {
   // since, or by the call that found it, must not be used. Never ok again.
   virtual Status status() const { return {}; }
 
+  // Of a group (kernels/device/device_group.h): its devices, whose memory at one address may differ.
+  virtual int members() const { return 1; }
+  virtual void download_from(int /*member*/, std::span<const ByteMove> moves) { download_all(moves); }
+  virtual void upload_to(int /*member*/, std::span<const ByteMove> moves) { upload_all(moves); }
+
   // A mark in the queue after all that was enqueued; wait_for() returns when all before it is done.
   using Mark = std::uint64_t;
   virtual Mark mark() { return 0; }

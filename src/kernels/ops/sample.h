@@ -33,6 +33,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/host_device.h"
 #include "base/index_types.h"
 #include "kernels/device/exec.h"
 
@@ -53,6 +54,7 @@ struct SampleRow {
   Position position = 0;                   // of the token that is drawn
   int top_logprobs = -1;                   // -1: no log-probabilities; n: of the token and the n best, 20 at most
   const std::uint32_t* allowed = nullptr;  // id i: bit i mod 32 of word i / 32; null: all ids
+  std::int32_t mask = -1;                  // its number in SampleArgs::masks, where these are given; -1: all ids
   const float* bias = nullptr;             // [vocab], finite or -inf; null: 0
   std::int32_t slot = -1;                  // of `newest`, where the token is kept; -1: nowhere
   bool processed = false;                  // log-probabilities
@@ -86,9 +88,17 @@ struct SampleArgs {
   const SampleRow* params = nullptr;  // [rows]
   SampledRow* out = nullptr;          // [rows]
   TokenId* newest = nullptr;          // [slots]: the token last drawn for each; 0 where there was none to draw
-  bool greedy = false;                // all rows are known to be is_greedy(): less is left to a device to find out
+  // Of devices, whose addresses parameters cannot have: words of masks, instead of SampleRow::allowed.
+  const std::uint32_t* masks = nullptr;
+  bool greedy = false;  // all rows are known to be is_greedy(): less is left to a device to find out
 };
 void sample(const Exec& exec, const SampleArgs& args);
+
+// The mask of a row; null: all ids.
+SLUICE_HD inline const std::uint32_t* mask_of(const SampleArgs& args, const SampleRow& row) {
+  if (args.masks == nullptr) return row.allowed;
+  return row.mask < 0 ? nullptr : args.masks + static_cast<std::ptrdiff_t>(row.mask) * ((args.vocab + 31) / 32);
+}
 
 // ids[row] = newest[slots[row]] for the rows whose slot is not -1: tokens that were drawn a step ago and that the host
 // need not know. slots [rows]; each newest[slot] was drawn before.

@@ -102,9 +102,10 @@ void sample(const SampleArgs& args, int begin, int end) {
     const std::vector<float> logits(from, from + vocab);
     std::vector<float> a = logits;
     bool numbers = true, any = false;
+    const std::uint32_t* allowed = mask_of(args, row);
     for (std::size_t id = 0; id < vocab; ++id) {
       if (row.bias != nullptr) a[id] += row.bias[id];
-      if (row.allowed != nullptr && (row.allowed[id / 32] >> (id % 32) & 1) == 0) a[id] = -kInfinity;
+      if (allowed != nullptr && (allowed[id / 32] >> (id % 32) & 1) == 0) a[id] = -kInfinity;
       numbers &= logits[id] < kInfinity && a[id] < kInfinity;
       any |= a[id] > -kInfinity;
     }

@@ -19,13 +19,14 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
   Workspace& w = step.w;
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
   const int window = config_.decoder().windows[static_cast<std::size_t>(index)];
-  const int rows = step.rows(), dim = config_.head_dim, key_heads = config_.num_key_value_heads;
+  const int rows = step.rows(), dim = config_.head_dim, key_heads = own_key_heads(config_, group_);
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const Rotation rope{ropes_[0].data(), dim, 0, /*half_split=*/true};
   // One a key head, side by side.
   const PlaneView* planes = &step.cache[planes_[static_cast<std::size_t>(index)].front()];
   const Rows q = w.q.rows(rows), k = w.k.rows(rows), v = w.v.rows(rows), kv = w.kv.rows(rows);
-  const Rows attended = w.attended.rows(rows, InputForms().add(a.o.weight));
+  const InputForms o_forms = InputForms().add(a.o.weight);
+  const Rows whole = w.attended.rows(rows, o_forms), attended = step.own_part(whole, &OwnColumns::heads, o_forms);
 
   project(step.exec, ProjectArgs{.rows = rows, .x = x}.add(biased(a.q, q)).add(biased(a.k, k)).add(biased(a.v, v)));
   const int ratio = window > 0 ? 0 : 1;
@@ -43,7 +44,7 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
                                 .joined = kv.values,
                                 .codes_only = step.tap == nullptr})
                           .add({.ratio = ratio,
-                                .heads = config_.num_attention_heads,
+                                .heads = heads_,
                                 .dims = dim,
                                 .x = q.values,
                                 .norm = {optional(a.q_norm), nullptr, eps, dim},
@@ -51,19 +52,23 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
   step.show(index, "kv", kv);
 
   AttendArgs args;
-  args.rows = rows, args.heads = config_.num_attention_heads, args.dims = dim, args.value_dims = dim;
+  args.rows = rows, args.heads = heads_, args.dims = dim, args.value_dims = dim;
   args.q = q.values, args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
   args.step = &step.tables, args.spans = step.tables.spans;
   args.key_heads = key_heads, args.value_offset = value_offset(dim);
   (window > 0 ? args.window : args.latent) = planes;
   args.window_tokens = window;
-  args.out = attended.values, args.out_rows = attended, args.forms_only = step.tap == nullptr;
+  args.out = attended.values, args.out_rows = attended,
+  args.forms_only = step.needs_form_only(attended, whole, a.o.weight);
   args.bf16 = profile_.bf16_attention();
   args.tiles = profile_.tiles_attention();
   attend(step.exec, args);
   step.show(index, "q", q);
-  step.show(index, "attn_o", attended);
-  project(step.exec, ProjectArgs{.rows = rows, .x = attended}.add(biased(a.o, y)));
+  step.gather(attended, whole, &a.o.weight);
+  step.show(index, "attn_o", whole);
+  const Rows own_y = step.own_part(y, &OwnColumns::y);
+  project(step.exec, ProjectArgs{.rows = rows, .x = whole}.add(biased(a.o, own_y)));
+  step.gather(own_y, y);
 }
 
 }  // namespace sluice::decoder

@@ -5,14 +5,15 @@
 
 namespace sluice::decoder {
 
-CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
+CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile, const RankGroup& group,
                               std::vector<LayerPlanes>& planes) {
   CacheLayout layout;
+  layout.differs_by_rank = shares_heads(config, group);
   const std::vector<int>& windows = config.decoder().windows;
   const RowFormat format = make_row_format(profile.kv, value_offset(config.head_dim) + config.head_dim, 0);
   planes.assign(windows.size(), {});
   for (std::size_t l = 0; l < windows.size(); ++l) {
-    for (int head = 0; head < config.num_key_value_heads; ++head) {
+    for (int head = 0; head < own_key_heads(config, group); ++head) {
       PlaneSpec rows;
       rows.kind = windows[l] > 0 ? PlaneKind::kWindow : PlaneKind::kLatent;
       rows.name = fmt::format("layers.{}.kv.{}", l, head);

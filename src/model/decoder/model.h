@@ -7,6 +7,7 @@
 // bottom; attention.cc is the other half.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "model/decoder/weights.h"
@@ -19,8 +20,19 @@ namespace sluice::decoder {
 // By layer and key-value head.
 using LayerPlanes = std::vector<PlaneId>;
 
-CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile,
+CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile, const RankGroup& group,
                               std::vector<LayerPlanes>& planes);
+
+// Whether attention is shared by heads: with their key heads, or copies of one where there are fewer than ranks.
+inline bool shares_heads(const ModelConfig& config, const RankGroup& group) {
+  const int key_heads = config.num_key_value_heads;
+  return deals(group, config.num_attention_heads) && (key_heads % group.ranks == 0 || group.ranks % key_heads == 0);
+}
+// The key heads that a rank computes.
+inline int own_key_heads(const ModelConfig& config, const RankGroup& group) {
+  return shares_heads(config, group) ? std::max(1, config.num_key_value_heads / group.ranks)
+                                     : config.num_key_value_heads;
+}
 
 CacheTypes cache_types(const ModelConfig& config);
 
@@ -42,7 +54,7 @@ class Decoder final : public FamilyModel {
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)
   struct Workspace;  // buffers kept between steps (step.h)
 
-  Decoder(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile);
+  Decoder(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, const RankGroup& group = {});
   void reserve(Scratch& scratch, std::size_t rows) override;
   void attention(Step& step, int index, const Rows& x, const Rows& y);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "model/decoder/model.h"
 #include "model/weights/own_head.h"
 
 namespace sluice::decoder {
@@ -111,6 +112,15 @@ class TableBuilder {
 
 WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights) {
   return TableBuilder(config, profile).build(weights);
+}
+
+std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group) {
+  std::vector<SharedWeights> shared{{".o_proj."}, {".gate_proj."}, {".up_proj."}, {".down_proj."}};
+  if (!shares_heads(config, group)) return shared;
+  shared.push_back({".q_proj.", config.num_attention_heads});
+  shared.push_back({".k_proj.", config.num_key_value_heads});
+  shared.push_back({".v_proj.", config.num_key_value_heads});
+  return shared;
 }
 
 }  // namespace sluice::decoder

@@ -6,6 +6,7 @@
 #include "kernels/ops/linear.h"
 #include "model/feed_forward.h"
 #include "model/numerics.h"
+#include "model/weights/shares.h"
 #include "model/weights/weight_table.h"
 
 namespace sluice::decoder {
@@ -40,5 +41,8 @@ struct Weights {
 
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
 WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights);
+
+// Those whose outputs ranks share.
+std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group);
 
 }  // namespace sluice::decoder

@@ -36,8 +36,11 @@ void DeepSeekMla::attention(Step& step, int index, const Rows& x, const Rows& y)
     from = to + 1;
   }
   step.show(index, "q", w.q.rows(rows));
-  step.show(index, "attn_o", w.values.rows(rows));
-  project(step.exec, ProjectArgs{.rows = rows, .x = w.values.rows(rows)}.add(biased(a.o, a.o_bias, y)));
+  const Rows values = w.values.rows(rows), own_y = step.own_part(y, &OwnColumns::y);
+  step.gather(step.own_part(values, &OwnColumns::heads), values);
+  step.show(index, "attn_o", values);
+  project(step.exec, ProjectArgs{.rows = rows, .x = values}.add(biased(a.o, a.o_bias, own_y)));
+  step.gather(own_y, y);
 }
 
 // Queries as they come out of their product, and in the cache (normed latent | rotated key that all heads share); with
@@ -133,12 +136,12 @@ void DeepSeekMla::attend_absorbed(Step& step, int index, std::size_t from, std::
   const std::span<const RowSpan> spans = step.tables.host_spans.subspan(from, to - from);
   const AttentionWeights& a = layer(index).attn;
   const DeepSeekMlaConfig& mla = config_.mla();
-  const int heads = config_.num_attention_heads, rank = mla.kv_lora_rank, all = step.rows();
+  const int heads = heads_, rank = mla.kv_lora_rank, all = step.rows();
   const int begin = spans.front().row_begin, rows = spans.back().row_begin + spans.back().rows - begin;
   const Rows q = by_head(w.q.rows(all), begin, mla.qk_nope_head_dim);
   const Rows absorbed = by_head(w.absorbed.rows(all), begin, rank);
   const Rows attended = by_head(w.attended.rows(all), begin, rank);
-  const Rows values = by_head(w.values.rows(all), begin, mla.v_head_dim);
+  const Rows values = by_head(step.own_part(w.values.rows(all), &OwnColumns::heads), begin, mla.v_head_dim);
   project(step.exec,
           ProjectArgs{.rows = rows, .x = q}.add({.weights = a.k_up, .y = absorbed, .y_step = absorbed.part_step}));
   AttendArgs args;
@@ -166,7 +169,7 @@ void DeepSeekMla::attend_expanded(Step& step, int index, const RowSpan& span) {
   const DeepSeekMlaConfig& mla = config_.mla();
   ExpandAndAttendArgs args;
   args.step = &step.tables, args.span = span;
-  args.heads = config_.num_attention_heads, args.key_dims = mla.qk_head_dim(), args.value_dims = mla.v_head_dim;
+  args.heads = heads_, args.key_dims = mla.qk_head_dim(), args.value_dims = mla.v_head_dim;
   args.rank = mla.kv_lora_rank, args.prefix_chunk = profile_.prefix_chunk;
   args.k_expand = a.k_expand, args.v_up = a.v_up;
   args.latent = &step.cache[planes_[static_cast<std::size_t>(index)].latent];
@@ -174,7 +177,7 @@ void DeepSeekMla::attend_expanded(Step& step, int index, const RowSpan& span) {
   args.latents = w.piece_latents.floats(1), args.expanded = w.expanded.floats(1);
   args.piece = w.piece.floats(span.rows), args.piece_lse = w.piece_lse.floats(span.rows);
   args.lse = w.lse.floats(span.rows);
-  args.out = w.values.floats(step.rows());
+  args.out = step.own_part(w.values.rows(step.rows()), &OwnColumns::heads).values;
   expand_and_attend(step.exec, args);
 }
 
@@ -185,12 +188,11 @@ HeadForm DeepSeekMla::query_form(int index) const {
 
 // Rows from `begin` on, of which each head is a part, `columns` of it.
 Rows DeepSeekMla::by_head(const Rows& rows, int begin, int columns) const {
-  const int heads = config_.num_attention_heads;
   return {.values = rows.values + begin * rows.ld,
           .ld = rows.ld,
           .columns = columns,
-          .parts = heads,
-          .part_step = rows.ld / heads};
+          .parts = heads_,
+          .part_step = rows.ld / heads_};
 }
 
 }  // namespace sluice::mla

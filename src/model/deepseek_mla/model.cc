@@ -18,12 +18,17 @@ float softmax_scale(const ModelConfig& config) {
 
 }  // namespace
 
-DeepSeekMla::DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp)
-    : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile)),
+DeepSeekMla::DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp,
+                         const RankGroup& group)
+    : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile), group),
       mtp_(mtp),
       residual_(config_.hidden_size, config_.rms_norm_eps),
       softmax_scale_(softmax_scale(config_)),
       workspace_(std::make_unique<Workspace>()) {
+  if (deals(group, config_.num_attention_heads)) {
+    const int heads = config_.num_attention_heads / group.ranks;
+    share_heads(heads, std::int64_t{heads} * config_.mla().v_head_dim);
+  }
   layout_ = make_cache_layout(config_, profile_, mtp_, planes_);
   ropes_.push_back(make_rope_table(config_.rope, config_.mla().qk_rope_head_dim));
 }
@@ -34,8 +39,9 @@ Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint ch
                                                  NumericsProfile profile, const Loading& loading) {
   SLUICE_RETURN_IF_ERROR(check_feed_forward(exec, activation_of(config.moe), config.mla().mlp_bias));
   std::unique_ptr<DeepSeekMla> model(
-      new DeepSeekMla(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp));
-  const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
+      new DeepSeekMla(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp, exec.group));
+  WeightTable table = weight_table(model->config_, model->profile_, model->weights_, exec.group);
+  note_whole(loading, deal_weights(exec.group, shared_weights(model->config_, exec.group), table));
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_, loading));
   return std::unique_ptr<Model>(std::move(model));
 }
@@ -43,13 +49,13 @@ Result<std::unique_ptr<Model>> DeepSeekMla::load(const Exec& exec, Checkpoint ch
 void DeepSeekMla::reserve(Scratch& scratch, std::size_t rows) {
   Workspace& w = *workspace_;
   const DeepSeekMlaConfig& mla = config_.mla();
-  const std::int64_t heads = config_.num_attention_heads, index_heads = mla.index_n_heads;
+  const std::int64_t heads = heads_, index_heads = mla.index_n_heads;
   scratch.add(rows, mla.q_lora_rank, &w.q_a, InputForms::of_profile(profile_.inputs));
   scratch.add(rows, heads * mla.qk_head_dim(), &w.q);
   scratch.add(rows, mla.latent_dim(), &w.latent);
   scratch.add(rows, heads * mla.latent_dim(), &w.absorbed);
   scratch.add(rows, heads * mla.kv_lora_rank, &w.attended);
-  scratch.add(rows, heads * mla.v_head_dim, &w.values);
+  scratch.add(rows, std::int64_t{config_.num_attention_heads} * mla.v_head_dim, &w.values);
   scratch.add(rows, mla.index_head_dim, &w.index_k);
   scratch.add(rows, index_heads * mla.index_head_dim, &w.index_q);
   scratch.add(rows, index_heads, &w.index_weights);
@@ -75,7 +81,7 @@ void DeepSeekMla::forward(const Exec& exec, const StepTables& tables, const Cach
   const DeepSeekMlaConfig& mla = config_.mla();
   Step step{
       {exec, tables, cache, tap, config_.num_hidden_layers}, w, mla.index_n_heads > 0 && tables.end > mla.index_topk};
-  step.exports = exports_;
+  step.exports = exports_, step.own = own();
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) block(step, i);
   residual_.logits(step, weights_.norm, weights_.head, logits);

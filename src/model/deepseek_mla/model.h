@@ -54,7 +54,8 @@ class DeepSeekMla final : public FamilyModel {
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)
   struct Workspace;  // buffers kept between steps (step.h)
 
-  DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp);
+  DeepSeekMla(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp,
+              const RankGroup& group = {});
   void reserve(Scratch& scratch, std::size_t rows) override;
   void block(Step& step, int index);
   void attention(Step& step, int index, const Rows& x, const Rows& y);

@@ -53,6 +53,7 @@ void DeepSeekMla::draft(const Exec& exec, const StepTables& tables, const CacheV
   Step step{{exec, tables, cache, tap, config_.num_hidden_layers},
             *workspace_,
             mla.index_n_heads > 0 && tables.end > mla.index_topk};
+  step.own = own();
   if (depth == 1) {
     const PreviousRowsArgs committed = previous_hidden(step);
     previous_rows(exec, committed);

@@ -12,9 +12,10 @@ using Shape = std::vector<std::int64_t>;
 // Builds the table. Each call is one tensor of docs/models/deepseek_v3.md §3: name, shape.
 class TableBuilder {
  public:
-  TableBuilder(const ModelConfig& config, const NumericsProfile& profile)
+  TableBuilder(const ModelConfig& config, const NumericsProfile& profile, const RankGroup& group)
       : c_(config),
         mla_(config.mla()),
+        heads_(share_of(group, config.num_attention_heads)),
         inputs_(profile.inputs),
         expands_(profile.expand_from > 0),
         quantised_(config.quantization.fp8 ? WeightFormat::kFp8 : WeightFormat::kBf16) {}
@@ -60,12 +61,12 @@ class TableBuilder {
     const std::int64_t heads = c_.num_attention_heads, nope = mla_.qk_nope_head_dim, values = mla_.v_head_dim;
     const std::int64_t rank = mla_.kv_lora_rank;
     const Shape whole{heads * (nope + values), rank};
-    into.k_up.resize(static_cast<std::size_t>(heads));
-    into.v_up.resize(static_cast<std::size_t>(heads));
-    into.k_expand.resize(expands_ ? static_cast<std::size_t>(heads) : 0);
-    for (std::int64_t h = 0; h < heads; ++h) {
-      const auto head = static_cast<std::size_t>(h);
-      const std::int64_t first = h * (nope + values);
+    const auto own = static_cast<std::size_t>(heads_.count);
+    into.k_up.resize(own);
+    into.v_up.resize(own);
+    into.k_expand.resize(expands_ ? own : 0);
+    for (std::size_t head = 0; head < own; ++head) {
+      const std::int64_t first = (heads_.first + static_cast<std::int64_t>(head)) * (nope + values);
       table_.push_back({{{name, whole, first, true}}, {rank, nope}, quantised_, &into.k_up[head], inputs_, 0, group_});
       table_.push_back(
           {{{name, whole, first + nope}}, {values, rank}, quantised_, &into.v_up[head], inputs_, 0, group_});
@@ -185,6 +186,7 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DeepSeekMlaConfig& mla_;
+  OutputShare heads_;  // of attention
   InputForm inputs_;
   bool expands_;
   WeightFormat quantised_;
@@ -194,8 +196,16 @@ class TableBuilder {
 
 }  // namespace
 
-WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights) {
-  return TableBuilder(config, profile).build(weights);
+WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights,
+                         const RankGroup& group) {
+  return TableBuilder(config, profile, group).build(weights);
+}
+
+std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group) {
+  std::vector<SharedWeights> shared{{".o_proj."}, {".gate_proj."}, {".up_proj."}, {".down_proj."}};
+  if (!deals(group, config.num_attention_heads)) return shared;
+  for (const char* queries : {".q_proj.", ".q_b_proj."}) shared.push_back({queries, config.num_attention_heads});
+  return shared;
 }
 
 }  // namespace sluice::mla

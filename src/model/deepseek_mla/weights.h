@@ -6,6 +6,7 @@
 
 #include "kernels/ops/linear.h"
 #include "model/feed_forward.h"
+#include "model/weights/shares.h"
 #include "model/weights/weight_table.h"
 
 namespace sluice::mla {
@@ -55,6 +56,10 @@ struct Weights {
 };
 
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
-WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights);
+// Of attention it has the heads of a rank of `group`.
+WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights,
+                         const RankGroup& group = {});
+// Those whose outputs ranks share.
+std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group);
 
 }  // namespace sluice::mla

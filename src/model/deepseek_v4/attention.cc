@@ -22,12 +22,12 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   const LayerPlanes& planes = planes_[static_cast<std::size_t>(index)];
   const DeepSeekV4Config& v4 = config_.v4();
   const int ratio = compress_ratio(index);
-  const int rows = step.rows(), heads = config_.num_attention_heads, dim = config_.head_dim;
+  const int rows = step.rows(), heads = heads_, dim = config_.head_dim;
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const bool indexes = ratio == 4, selects = indexes && step.scores_index;
   const Rows q = w.q.rows(rows), kv = w.kv.rows(rows);
   // A part for each group of heads. A form of all of them side by side needs groups of whole blocks.
-  const int groups = v4.o_groups, group_in = heads * dim / groups;
+  const int groups = static_cast<int>(a.o_a.size()), group_in = heads * dim / groups;
   constexpr int kBlocks = 128;
   Rows o = w.attended.rows(rows, group_in % kBlocks == 0 ? InputForms().add(a.o_a.front()) : InputForms());
   o.columns = group_in, o.parts = groups, o.part_step = group_in;
@@ -84,9 +84,13 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   step.show(index, "attn_o", w.attended.rows(rows));
 
   // Grouped output projection: each group of heads through its own block of o_a, then all through o_b.
-  const Rows u = w.o_a.rows(rows, InputForms().add(a.o_b));
-  project(step.exec, ProjectArgs{.rows = rows, .x = o}.add({.weights = a.o_a, .y = u, .y_step = v4.o_lora_rank}));
-  project(step.exec, rows, u, a.o_b, y);
+  const InputForms u_forms = InputForms().add(a.o_b);
+  const Rows u = w.o_a.rows(rows, u_forms), own_u = step.own_part(u, &OwnColumns::heads, u_forms);
+  project(step.exec, ProjectArgs{.rows = rows, .x = o}.add({.weights = a.o_a, .y = own_u, .y_step = v4.o_lora_rank}));
+  step.gather(own_u, u, &a.o_b);
+  const Rows own_y = step.own_part(y, &OwnColumns::y);
+  project(step.exec, rows, u, a.o_b, own_y);
+  step.gather(own_y, y);
 }
 
 // The rows' keys, which are values as well (docs/models/deepseek_v4.md §4.2).

@@ -17,10 +17,15 @@ RopeTable make_rope(const RopeConfig& rope, int rope_dims) {
 
 }  // namespace
 
-DeepSeekV4::DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp)
-    : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile)),
+DeepSeekV4::DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp,
+                       const RankGroup& group)
+    : FamilyModel(std::move(checkpoint), std::move(config), std::move(profile), group),
       mtp_(mtp),
       workspace_(std::make_unique<Workspace>()) {
+  const DeepSeekV4Config& v4 = config_.v4();
+  if (deals(group, v4.o_groups)) {
+    share_heads(config_.num_attention_heads / group.ranks, std::int64_t{v4.o_groups} / group.ranks * v4.o_lora_rank);
+  }
   layout_ = make_cache_layout(config_, profile_, mtp_, planes_);
   for (const RopeConfig* rope : {&config_.rope, &config_.compress_rope}) {
     ropes_.push_back(make_rope(*rope, config_.v4().qk_rope_head_dim));
@@ -33,8 +38,9 @@ Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint che
                                                 NumericsProfile profile, const Loading& loading) {
   SLUICE_RETURN_IF_ERROR(check_supported(config, profile));
   std::unique_ptr<DeepSeekV4> model(
-      new DeepSeekV4(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp));
-  const WeightTable table = weight_table(model->config_, model->profile_, model->weights_);
+      new DeepSeekV4(std::move(checkpoint), std::move(config), std::move(profile), loading.mtp, exec.group));
+  WeightTable table = weight_table(model->config_, model->profile_, model->weights_, exec.group);
+  note_whole(loading, deal_weights(exec.group, shared_weights(model->config_, exec.group), table));
   SLUICE_RETURN_IF_ERROR(load_weights(exec, model->checkpoint_, table, model->config_, loading));
   model->weights_.finish();
   return std::unique_ptr<Model>(std::move(model));
@@ -43,7 +49,7 @@ Result<std::unique_ptr<Model>> DeepSeekV4::load(const Exec& exec, Checkpoint che
 void DeepSeekV4::reserve(Scratch& scratch, std::size_t rows) {
   Workspace& w = *workspace_;
   const DeepSeekV4Config& v4 = config_.v4();
-  const std::int64_t hidden = config_.hidden_size, dim = config_.head_dim, heads = config_.num_attention_heads;
+  const std::int64_t hidden = config_.hidden_size, dim = config_.head_dim, heads = heads_;
   const std::int64_t index_dim = v4.index_head_dim, index_heads = v4.index_n_heads;
   for (ScratchTensor* streams : {&w.streams, &w.wanted}) scratch.add(rows, kHcStreams * hidden, streams);
   InputForms forms = InputForms::of_profile(profile_.inputs);
@@ -78,7 +84,7 @@ void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const Cache
   begin(tables);
   Workspace& w = *workspace_;
   Step step{{exec, tables, cache, tap, config_.num_hidden_layers}, w, tables.end / 4 > config_.v4().index_topk};
-  step.exports = exports_;
+  step.exports = exports_, step.own = own();
   embed(exec, {tables.ids, &weights_.embedding, kHcStreams, w.streams.floats(step.rows())});
   for (int i = 0; i < config_.num_hidden_layers; ++i) block(step, i);
   head(step, config_.num_hidden_layers - 1, weights_.hc_head, weights_.norm, weights_.head, logits);

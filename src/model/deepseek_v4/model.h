@@ -58,7 +58,7 @@ class DeepSeekV4 final : public FamilyModel {
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)
   struct Workspace;  // buffers kept between steps (step.h)
 
-  DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp);
+  DeepSeekV4(Checkpoint checkpoint, ModelConfig config, NumericsProfile profile, bool mtp, const RankGroup& group = {});
   void reserve(Scratch& scratch, std::size_t rows) override;
   // Leaves the previous site (unless this is the step's first) and enters this one. Returns the normed input of its
   // sub-layer, [rows, hidden], in the forms of `inputs`.

@@ -100,6 +100,7 @@ void DeepSeekV4::draft(const Exec& exec, const StepTables& tables, const CacheVi
   begin(tables);
   Workspace& w = *workspace_;
   Step step{{exec, tables, cache, tap, config_.num_hidden_layers}, w};
+  step.own = own();
   if (depth == 1) {
     const PreviousRowsArgs committed = previous_residuals(step);
     previous_rows(exec, committed);

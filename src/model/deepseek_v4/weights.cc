@@ -13,9 +13,10 @@ using Shape = std::vector<std::int64_t>;
 // shape.
 class TableBuilder {
  public:
-  TableBuilder(const ModelConfig& config, const NumericsProfile& profile)
+  TableBuilder(const ModelConfig& config, const NumericsProfile& profile, const RankGroup& group)
       : c_(config),
         v4_(config.v4()),
+        groups_(share_of(group, v4_.o_groups)),
         inputs_(profile.inputs),
         float_inputs_(float_inputs(profile.inputs)),
         expert_inputs_(profile.experts) {
@@ -116,13 +117,14 @@ class TableBuilder {
     if (ratio != 0) compressor(name + "compressor.", alias + "compressor.", ratio, c_.head_dim, into.compressor);
     if (ratio == 4) indexer(name + "indexer.", alias + "compressor.indexer.", into.indexer);
     linear(name + "wq_b.weight", alias + "q_b_proj.weight", {q_width, v4_.q_lora_rank}, fp8_, into.q_b, inputs_);
-    into.o_a.resize(static_cast<std::size_t>(v4_.o_groups));
-    for (std::int64_t g = 0; g < v4_.o_groups; ++g) {  // block-diagonal: group g is rows [g * rank, (g + 1) * rank)
+    into.o_a.resize(static_cast<std::size_t>(groups_.count));
+    for (std::int64_t own = 0; own < groups_.count; ++own) {
+      const std::int64_t g = groups_.first + own;  // block-diagonal: group g is rows [g * rank, (g + 1) * rank)
       const Shape whole{v4_.o_groups * rank, group_in};
       table_.push_back({{{name + "wo_a.weight", whole, g * rank}, {alias + "o_a_proj.weight", whole, g * rank}},
                         {rank, group_in},
                         fp8_,
-                        &into.o_a[static_cast<std::size_t>(g)],
+                        &into.o_a[static_cast<std::size_t>(own)],
                         inputs_,
                         0,
                         group_});
@@ -222,6 +224,7 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DeepSeekV4Config& v4_;
+  OutputShare groups_;  // of attention's heads
   // Of weights that are quantised, of the large ones that are not, and of routed experts.
   InputForm inputs_, float_inputs_, expert_inputs_;
   WeightFormat fp8_, expert_;
@@ -241,8 +244,9 @@ void tie(LayerWeights& layer) {
 
 }  // namespace
 
-WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights) {
-  return TableBuilder(config, profile).build(weights);
+WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights,
+                         const RankGroup& group) {
+  return TableBuilder(config, profile, group).build(weights);
 }
 
 void Weights::finish() {
@@ -253,6 +257,13 @@ void Weights::finish() {
     tie(layer.hc_head);
     layer.key.op.base = layer.block.hc_attn.base.data(), layer.key.op.scale = layer.block.hc_attn.scale.data();
   }
+}
+
+std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group) {
+  std::vector<SharedWeights> shared{{".wo_b."}, {".w1."}, {".w2."}, {".w3."}};
+  if (!deals(group, config.v4().o_groups)) return shared;  // o_a has whole groups of heads
+  for (const char* by_heads : {".wq_b.", ".attn_sink"}) shared.push_back({by_heads, config.num_attention_heads});
+  return shared;
 }
 
 }  // namespace sluice::v4

@@ -56,25 +56,31 @@ class Loader {
     return bytes;
   }
 
-  Status bind(const WeightSpec& spec, const TensorName& name, const TensorView& tensor) {
+  Status bind(const WeightSpec& spec, const TensorName& whole, const TensorView& tensor) {
     used_.insert(tensor.name);
+    const OutputShare share = spec.share.count > 0 ? spec.share : OutputShare{0, spec.shape.front()};
+    TensorName name = whole;
+    name.first_row += share.first;
     const std::int64_t row = name.shape.back();
     if (!spec.for_drafts) {
       bytes_done_ += tensor.bytes / static_cast<std::size_t>(product(name.shape) / row) *
-                     static_cast<std::size_t>(product(spec.shape) / row);
+                     static_cast<std::size_t>(product(spec.shape) / row * share.count / spec.shape.front());
     }
     if (auto* const* floats = std::get_if<Param<float>*>(&spec.into)) {
       bring(tensor);
-      return bind_floats(name, tensor, **floats);
+      return bind_floats(name, tensor, spec.share, **floats);
     }
     if (auto* const* ids = std::get_if<Param<std::int32_t>*>(&spec.into)) {
       bring(tensor);
       return bind_ids(spec, name, tensor, **ids);
     }
     WeightView view;
-    view.out = static_cast<int>(spec.shape[name.transposed ? 1 : 0]);
+    view.out = static_cast<int>(name.transposed ? spec.shape[1] : share.count);
     view.in = static_cast<int>(spec.shape[name.transposed ? 0 : 1]);
     WeightPacker::MakeValues decode;  // what makes the view's values, unless they are the checkpoint's
+    if (spec.share.count > 0) {
+      view.first_out = static_cast<int>(share.first), view.whole_out = static_cast<int>(spec.shape.front());
+    }
     SLUICE_RETURN_IF_ERROR(bind_matrix(name, tensor, view, decode));
     auto* const* linear = std::get_if<LinearWeight*>(&spec.into);
     if (linear == nullptr || name.transposed || decode || !packer_.packs_later(view, spec.inputs)) {
@@ -95,8 +101,9 @@ class Loader {
     }
     LinearWeight& weight = **linear;
     const bool of_drafts = spec.for_drafts || spec.coarse;
-    const std::string part = fmt::format("{} from row {}{}{}", tensor.name, name.first_row,
-                                         name.transposed ? " transposed" : "", of_drafts ? " for drafts" : "");
+    const std::string part =
+        fmt::format("{} from row {}{}{}{}", tensor.name, name.first_row, name.transposed ? " transposed" : "",
+                    of_drafts ? " for drafts" : "", view.whole_out > 0 ? fmt::format(", {} rows", view.out) : "");
     if (name.transposed && view.format == WeightFormat::kCodes && !decode && packs(transposed_codes(view))) {
       packer_.add(part, weight, transposed_codes(view), spec.inputs);
     } else if (of_drafts && can_be_coarse(view, spec.inputs) && !decode) {
@@ -146,11 +153,16 @@ class Loader {
                                         shape_text(expected), dtype_name(tensor.dtype), shape_text(tensor.shape)));
   }
 
-  Status bind_floats(const TensorName& name, const TensorView& tensor, Param<float>& into) const {
+  Status bind_floats(const TensorName& name, const TensorView& tensor, const OutputShare& share,
+                     Param<float>& into) const {
     SLUICE_RETURN_IF_ERROR(check_shape(tensor, name.shape));
     if (!has_float_rows(tensor)) return wrong_dtype(tensor, "floats");
     std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
     read_rows(tensor, 0, tensor.elements() / tensor.row_length(), values.data());
+    if (share.count > 0) {
+      values.erase(values.begin(), values.begin() + share.first);
+      values.resize(static_cast<std::size_t>(share.count));
+    }
     into = std::move(values);
     return {};
   }

@@ -29,6 +29,11 @@ struct TensorName {
   bool transposed = false;  // what is bound is the transpose of these rows (LinearWeight only)
 };
 
+// Outputs [first, first + count) of a weight, or of its biases; count 0: all of them.
+struct OutputShare {
+  std::int64_t first = 0, count = 0;
+};
+
 struct WeightSpec {
   std::vector<TensorName> names;              // tried in order
   std::vector<std::int64_t> shape;            // of what is bound: [out, in] or [n]
@@ -44,6 +49,8 @@ struct WeightSpec {
   bool coarse = false;                      // of drafts alone: codes of 8 bits may stand for it where they cost less
   bool left = false;                        // known, but never bound: a copy of another tensor
   WeightRole role = WeightRole::kEveryRow;  // what the rest of the spec does not say already
+
+  OutputShare share = {};  // what a rank of a group binds (model/weights/shares.h)
 
   bool is_ids() const { return std::holds_alternative<Param<std::int32_t>*>(into); }
 };

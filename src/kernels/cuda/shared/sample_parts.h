@@ -102,7 +102,7 @@ struct RowView {
   SLUICE_DEVICE RowView(const SampleArgs& args, const SampleRow& row)
       : logits(args.logits + static_cast<std::ptrdiff_t>(row.row) * args.vocab),
         bias(row.bias),
-        allowed(row.allowed),
+        allowed(mask_of(args, row)),
         vocab(args.vocab),
         seed(row.seed),
         position(row.position),
