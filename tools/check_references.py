@@ -3,7 +3,7 @@
 
 In C++ files: each `docs/….md` is a page; a section, `docs/models/X.md §4.3`, is a heading of the page named before it on
 the same line, and no section is cited without its page, or the standard or paper that it is of. In pages: each link to a
-file of the tree, and to a heading of a page, resolves, and each `src/…`, `tests/…` and the like is there. With a folder
+file of the tree, and to a heading of a page, resolves, and each src/…, tests/… and the like is there, in text and code. With a folder
 as argument it checks that tree."""
 
 import pathlib
@@ -56,9 +56,18 @@ def wrong_in_page(page):
             yield f"a link to {target}, which does not exist"
         elif anchor and anchor not in anchors(linked):
             yield f"a link to {target}: there is no such heading"
-    for name in re.findall(r"`((?:src|include|cli|tests|tools|docs|bench|cmake|models|packaging)/[\w./*-]+)`", text):
-        if not re.search(r"[A-Z]{3}", pathlib.Path(name).stem) and not any(ROOT.glob(name.rstrip("/"))):
+    for name in sorted(set(re.findall(r"(?<![\w/.$-])((?:src|include|cli|tests|tools|docs|bench|cmake|models|packaging|examples)/[\w./*{},-]*)",
+                                      page.read_text()))):
+        name = name.rstrip(".,/")
+        if not re.search(r"[A-Z]{3}", name) and not exists(name) and not (page.parent / name).exists():
             yield f"there is no {name}"
+
+
+def exists(name):
+    """Of a path, or of several: weights.{h,cc}; bench/NAME_bench and tests/NAME_test are programs of the build folder."""
+    if braces := re.search(r"\{([^}]*)\}", name):
+        return all(exists(name.replace(braces[0], part)) for part in braces[1].split(","))
+    return "/" not in name or any(ROOT.glob(name)) or any(ROOT.glob(name.replace("_bench", "_bench.cc")))
 
 
 found = [f"{file.relative_to(ROOT)}:{n}: {fault}" for file in SOURCE
