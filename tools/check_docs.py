@@ -7,6 +7,7 @@
 - Every `./run COMMAND`, in pages, workflows and templates, names a command of ./run, and every flag behind it occurs in
   ./run or in the script that it calls.
 - The development container has every package that ./run installs to build, to test and to check.
+- Every flag behind a script of bench/, tools/ and tests/ occurs in that script.
 - CMakeLists.txt, CHANGELOG.md and CITATION.cff say the same version.
 
 Commands of the program `sluice` are compared with its help by tests/docs_test.py, links by check_references.py. With a
@@ -26,6 +27,11 @@ FOUND = []
 def bound(what, number, most):
     if number > most:
         FOUND.append(f"{what}: {number}, more than {most}")
+
+
+def has(text, flag):
+    """Whether the text has that very flag, not a longer one."""
+    return re.search(re.escape(flag) + r"(?![\w-])", text) is not None
 
 
 def check_bounds():
@@ -65,8 +71,20 @@ def check_run():
             sources = [script, *(file.read_text() for source in called.get(name, []) for file in
                                  ([ROOT / source] if (ROOT / source).is_file() else (ROOT / source).rglob("*.cc")))]
             for flag in (match[0] for word in words[1:] if (match := re.match(r"--[a-z][\w-]*", word))):
-                if not any(flag in text for text in sources):
+                if not any(has(text, flag) for text in sources):
                     FOUND.append(f"{place}: `./run {name}` has no flag {flag}")
+
+
+def check_scripts():
+    """The flags behind a script of the tree stand in its text."""
+    for page in CALLERS:
+        for number, line in enumerate(page.read_text().replace("\\\n", " ").splitlines(), 1):
+            for name, words in re.findall(r"((?:bench|tools|tests)/[\w/]+\.(?:py|sh))((?: +(?!#)[^\s`|;&()]+)*)", line):
+                if not (ROOT / name).is_file():
+                    continue  # check_references.py says so
+                text = (ROOT / name).read_text()
+                FOUND.extend(f"{page.relative_to(ROOT)}:{number}: {name} has no flag {flag}"
+                             for flag in re.findall(r" (--[a-z][\w-]*)", words) if not has(text, flag))
 
 
 def check_versions():
@@ -90,6 +108,7 @@ def check_container():
 
 check_bounds()
 check_run()
+check_scripts()
 check_container()
 check_versions()
 print("\n".join(FOUND), file=sys.stderr, end="\n" if FOUND else "")
