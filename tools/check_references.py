@@ -13,7 +13,7 @@ import sys
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
 SOURCE = [f for d in ("include", "src", "cli", "tests", "bench") for s in ("*.h", "*.cc", "*.cu")
           for f in (ROOT / d).rglob(s)]
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("models/*/*.md")]
+PAGES = [*ROOT.glob("*.md"), *(page for d in ("docs", "models", "src", "tests", ".github") for page in ROOT.glob(d + "/**/*.md"))]
 
 
 def headings(page):
