@@ -3,8 +3,9 @@
 
 In C++ files: each `docs/….md` is a page; a section, `docs/models/X.md §4.3`, is a heading of the page named before it on
 the same line, and no section is cited without its page, or the standard or paper that it is of. In pages: each link to a
-file of the tree, and to a heading of a page, resolves, and each src/…, tests/… and the like is there, in text and code. With a folder
-as argument it checks that tree."""
+file of the tree, and to a heading of a page, resolves, and each src/…, tests/… and the like is there, in text and code.
+Names of classes and functions in docs/dev and the glossary are in the source. With a folder as argument it checks that
+tree."""
 
 import pathlib
 import re
@@ -70,9 +71,23 @@ def exists(name):
     return "/" not in name or any(ROOT.glob(name)) or any(ROOT.glob(name.replace("_bench", "_bench.cc")))
 
 
+def names_in_source():
+    return set(word for file in SOURCE for word in re.findall(r"\b[A-Za-z]\w+\b", file.read_text()))
+
+
+def wrong_names(page, known):
+    """`Class::function`, and types of the source in CamelCase, as pages for contributors name them."""
+    for name in sorted(set(re.findall(r"`((?:[A-Z][a-z]+)+(?:::\w+)*)[`(]", page.read_text()))):
+        if missing := [part for part in name.split("::") if part not in known]:
+            yield f"the source has no {missing[0]} ({name})"
+
+
 found = [f"{file.relative_to(ROOT)}:{n}: {fault}" for file in SOURCE
          for n, line in enumerate(file.read_text().splitlines(), 1) if "§" in line or "docs/" in line or "ection" in line
          for fault in wrong_in_source(line)]
 found += [f"{page.relative_to(ROOT)}: {fault}" for page in PAGES for fault in wrong_in_page(page)]
+known = names_in_source()
+found += [f"{page.relative_to(ROOT)}: {fault}" for page in [*(ROOT / "docs" / "dev").glob("*.md"), ROOT / "docs" / "glossary.md"]
+          for fault in wrong_names(page, known)]
 print("\n".join(sorted(found)), file=sys.stderr, end="\n" if found else "")
 sys.exit(bool(found))
