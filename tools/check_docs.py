@@ -3,7 +3,7 @@
 
 - docs/ has at most 40 pages, 4,500 lines and 60,000 words; README.md 120 lines, 900 words and 160 characters a line;
   CONTRIBUTING.md 120 lines.
-- No page is a dated diary: no file name in docs/ has a date.
+- No page is a dated diary: no file name in docs/ has a date. Every page says in its first lines for whom it is.
 - Every `./run COMMAND`, in pages, workflows and templates, names a command of ./run, and every flag behind it occurs in
   ./run or in the script that it calls.
 - The development container has every package that ./run installs to build, to test and to check.
@@ -46,6 +46,8 @@ def check_bounds():
     bound("lines of CONTRIBUTING.md", (ROOT / "CONTRIBUTING.md").read_text().count("\n"), 120)
     FOUND.extend(f"{page.relative_to(ROOT)}: dated pages belong into commits" for page in DOCS
                  if re.search(r"\d{4}-\d\d-\d\d", page.name))
+    FOUND.extend(f"{page.relative_to(ROOT)}: its first lines do not say for whom it is (For whoever ...)"
+                 for page, text in zip(DOCS, texts) if "For whoever" not in "\n".join(text.splitlines()[:4]))
 
 
 def commands(page):
