@@ -1,4 +1,4 @@
-# The tests that prove each law of docs/laws.md, as ctest labels: `ctest -L row-law` runs those of one law.
+# The tests that prove each law of docs/guarantees.md, as ctest labels: `ctest -L row-law` runs those of one law.
 set(SLUICE_LAW_TESTS
   "row-law: laws laws_few kernels model verify engine engine_later schedules evaluations verify_command"
   "sampling-law: kernels engine engine_later schedules server_sampling"

@@ -26,7 +26,7 @@ set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
 install(TARGETS sluice RUNTIME DESTINATION bin)
 install(DIRECTORY models/sluice-tiny-v4 DESTINATION share/sluice/models)
 install(FILES LICENSE DESTINATION share/doc/sluice RENAME copyright)
-install(FILES README.md DESTINATION share/doc/sluice)
+install(FILES README.md CHANGELOG.md DESTINATION share/doc/sluice)
 # The licences of what is linked in, as Debian has them.
 foreach(package libboost1.81-dev libfmt-dev libcli11-dev libpcre2-dev libutf8proc-dev libssl-dev zlib1g-dev libzstd-dev libstdc++-12-dev)
   if(EXISTS /usr/share/doc/${package}/copyright)
@@ -62,5 +62,5 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
   ${CMAKE_SOURCE_DIR}/packaging/conffiles ${CMAKE_SOURCE_DIR}/packaging/postinst ${CMAKE_SOURCE_DIR}/packaging/prerm)
-set(CPACK_COMPONENTS_ALL Unspecified)
+set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};sluice;Unspecified;/")  # without the library (cmake/library.cmake)
 include(CPack)

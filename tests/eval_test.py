@@ -148,7 +148,7 @@ def test_the_mtp_layer_guesses_what_it_was_trained_to(folder, baseline, task):
     assert accepted[1] >= SECOND[task] * accepted[0]
 
 
-# Nats: docs/numerics.md has it among the rules for the default profile.
+# Nats: docs/dev/numerics.md has it among the rules for the default profile.
 KL_BOUND = 0.006
 
 

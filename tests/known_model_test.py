@@ -34,7 +34,7 @@ PROFILES = ["", "--profile plain", "--profile ref", "--compute-dtype f32", "--co
             "--compute-dtype int8", "--compute-dtype fp8", "--profile plain --compute-dtype int8"]
 # The Python of the tests has pip; that of the system may have none.
 PATH = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-# On the dequantised weights in fp32, by other programs (docs/results): of the text, and of its first four windows.
+# On the dequantised weights in fp32, by other programs (docs/performance.md): of the text, and of its first four windows.
 PERPLEXITY, PERPLEXITY_OF_4 = 31.481, 32.3778
 
 # A module pip whose packages lie in a folder. The script "fail" runs before it brings one.

@@ -1,4 +1,4 @@
-// The laws on real models (docs/laws.md): random schedules over the cache, and random requests under the real
+// The laws on real models (docs/guarantees.md): random schedules over the cache, and random requests under the real
 // scheduler, against each prompt alone, bitwise, for every cache type; and both halves of that proof against deliberate
 // faults.
 //

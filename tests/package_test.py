@@ -45,6 +45,10 @@ def test_it_answers_from_where_it_was_unpacked(installed):
     assert unpacked.stdout == sluice(*answer).stdout != ""
 
 
+def test_it_leaves_the_library_to_those_who_build(installed):
+    assert not list(installed.rglob("*.h")) and not list(installed.rglob("*.a"))
+
+
 def test_every_command_and_flag_has_its_manual_page(installed):
     pages = installed / "usr/share/man/man1"
     assert {page.name for page in pages.iterdir()} == {"sluice.1.gz"} | {f"sluice-{c}.1.gz" for c in COMMANDS}

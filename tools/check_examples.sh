@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that every patch in docs/examples applies to the tree: they show how something is added (HACKING.md).
+# Checks that every patch in docs/examples applies to the tree: they show how something is added (docs/dev/adding.md).
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -4,7 +4,6 @@
     tools/mutants.py [NAME...]            all of them, or some
     tools/mutants.py --sample N [--seed S]  some at random, of those that this machine can try without a sanitizer
     tools/mutants.py --check              only sees that every file is complete and still fits the tree
-    tools/mutants.py --markdown           writes docs/mutants.md from the results of the last runs; other rows stay
 
 A fault is a file NAME.patch: lines "key: value", an empty line, and a unified diff that `git apply` takes too.
   layer  the folder of src/ that it is in
@@ -39,7 +38,7 @@ import sys
 import threading
 import time
 
-import mutants_page
+import mutants_report
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MUTANTS = ROOT / "tests" / "mutants"
@@ -406,28 +405,17 @@ def cpu_model():
     return found[1].strip() if found else platform.machine()
 
 
-def write_markdown():
-    mutants, wrong = load([])
-    tried = {name: record for name, record in kept().items()
-             if name in mutants and record["patch"] == mutants[name].digest}
-    machine = json.loads(RESULTS.read_text())["machine"] if RESULTS.exists() else "no machine"
-    return mutants_page.write(mutants, wrong, tried, machine)
-
-
 def main():
     parser = argparse.ArgumentParser(prog="mutants", description="Plants faults one at a time: a test must find each.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a file of tests/mutants without .patch; none: all")
     parser.add_argument("--sample", type=int, metavar="N", help="so many of them, drawn at random")
     parser.add_argument("--seed", type=int, help="of the sample; printed")
     parser.add_argument("--check", action="store_true", help="only see that every mutant fits the tree")
-    parser.add_argument("--markdown", action="store_true", help="only write docs/mutants.md from the last results")
     parser.add_argument("--python", default="python3", help="of the tests, with tests/requirements.txt")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if args.check:
         return check()
-    if args.markdown:
-        return write_markdown()
     mutants, wrong = load(args.names)
     for name, why in wrong.items():
         print(f"{name}: {why}", file=sys.stderr)
@@ -445,7 +433,7 @@ def main():
         print(f"the tree as it is: {error}", file=sys.stderr)
         return 1
     say("")
-    for line in mutants_page.table(records) + [""] + mutants_page.summary(records):
+    for line in mutants_report.table(records) + [""] + mutants_report.summary(records):
         say(line)
     return 1 if any(record["result"] in ("survived", "broken") for record in records.values()) else 0
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """terminal_picture.py OUT.svg COMMAND...: runs each command by bash and draws what it writes to standard output.
 
-  PATH=build:$PATH tools/terminal_picture.py docs/pictures/answer.svg "sluice run -p 'Who are you?'" \\
-    "sluice run -p 'What is 17 + 25?'"
   PATH=build:$PATH tools/terminal_picture.py docs/pictures/verify.svg "sluice verify --seed 7"
+  PATH=build:$PATH tools/terminal_picture.py docs/pictures/same_digest.svg "cat ask.json ask.sh" "sh ask.sh" \\
+    "sluice bench serve http://127.0.0.1:8000 --concurrency 32 --requests 500 >/dev/null 2>&1 & sleep 10; sh ask.sh" \\
+    "sluice bench serve http://127.0.0.1:8000 --check-determinism --requests 60"
 
-The pictures of README.md are made so. Long lines are broken between words."""
+The pictures of README.md and docs/guarantees.md are made so; for the second a server runs. Long lines are broken between
+words."""
 
 import html
 import pathlib

@@ -1,5 +1,5 @@
-// sluice bench serve: load on any OpenAI-compatible server, measured by the same rules. docs/load.md says how to read
-// it.
+// sluice bench serve: load on any OpenAI-compatible server, measured by the same rules. docs/benchmarks.md says how to
+// read it.
 #pragma once
 
 #include <string>

@@ -38,11 +38,11 @@ void add_manual_commands(CLI::App& app, Invocation& invocation) {
   completion.callback(
       [&, word] { invocation.run = [&app, word] { return print(shell_completion(describe(app), *word)); }; });
 
-  CLI::App& api = *app.add_subcommand("api", "Write the fields of requests to the server (docs/api.md)");
+  CLI::App& api = *app.add_subcommand("api", "Write the fields of requests to the server as a page of Markdown");
   auto openapi = std::make_shared<bool>(false);
   api.add_flag("--openapi", *openapi, "As an OpenAPI document, as GET /openapi.json answers");
   auto metrics = std::make_shared<bool>(false);
-  api.add_flag("--metrics", *metrics, "What GET /metrics tells (docs/metrics.md)")->excludes("--openapi");
+  api.add_flag("--metrics", *metrics, "What GET /metrics tells")->excludes("--openapi");
   api.callback([&, openapi, metrics] {
     invocation.run = [openapi, metrics] {
       return print(*metrics ? metrics_markdown() : *openapi ? openapi_json() + "\n" : api_markdown());

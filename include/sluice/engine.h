@@ -43,14 +43,14 @@ struct ModelOptions {
   bool handle_sigbus = false;
 };
 
-// What decides the bits of an answer. Nothing else does (docs/laws.md).
+// What decides the bits of an answer. Nothing else does (docs/guarantees.md).
 struct NumericsOptions {
   std::string profile = "default";         // default | tiles | plain | ref | sm90
   std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8 | fp8
   std::string expert_dtype = "auto";       // auto, as the others | int8: of experts in MXFP4, in profile sm90
   std::string kv_cache_dtype = "auto";     // auto | f32 | bf16 | fp8
   std::string index_cache_dtype = "auto";  // auto | f32 | bf16 | fp8 | fp4
-  std::string mla_prefill = "absorbed";    // absorbed | expanded, which gives up the row law (docs/laws.md)
+  std::string mla_prefill = "absorbed";    // absorbed | expanded, which gives up the row law (docs/guarantees.md)
   int attn_prefill_chunk_size = 0;         // expanded: tokens of a prefix expanded at once; 0: 1,024
 };
 

@@ -39,7 +39,7 @@ struct MachineSpeed {
   double read_gbytes = 0, f32_gflops = 0, bf16_gflops = 0, int8_gops = 0, tiles_gflops = 0;
   double thread_ratio = 1;  // the slowest thread's time for the same f32 loop / the fastest one's
 
-  // Of the fastest instruction that gives the bits of products with such inputs (docs/numerics.md).
+  // Of the fastest instruction that gives the bits of products with such inputs (docs/dev/numerics.md).
   double peak(InputForm inputs) const;
   bool uneven() const { return thread_ratio > kEvenThreads; }
   // The largest relative difference of two measurements, 0.1 for 100 and 110.

@@ -11,7 +11,7 @@
 // many of the s run is decided later, by the pages that are free: sequences take them as they grow, and preemption is
 // there for the rest. s is at least 1 (then the extra window pages give way, down to none, before latents
 // go below half of the budget). The rest goes to the latent pool. With prefix caching all of it is used, and one window
-// page for every kLatentsPerCachedWindow latent pages is taken out of the rest, to resume behind (docs/prefix_cache.md
+// page for every kLatentsPerCachedWindow latent pages is taken out of the rest, to resume behind (docs/dev/cache.md
 // has the reason); without it, the latent pool gets at most what s sequences of max_model_len can fill. No memory is
 // touched before it is used, except the pools' own records of their pages (PagePool::kBytesPerPage).
 #pragma once

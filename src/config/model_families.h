@@ -1,4 +1,4 @@
-// The families of models, and what reads their configuration, one line each (docs/adding-a-model.md). Which code
+// The families of models, and what reads their configuration, one line each (docs/dev/adding_a_model.md). Which code
 // computes a family follows from the type of its part of the configuration (src/model/families.cc); how it writes
 // conversations, if no template says so, from its model type (src/text/chat/chat.cc). Thread safety: constants.
 #pragma once

@@ -1,5 +1,5 @@
 // What computes a model, by the type of the family's part of its configuration: one function a folder
-// (docs/adding-a-model.md). Which families there are: config/model_families.cc.
+// (docs/dev/adding_a_model.md). Which families there are: config/model_families.cc.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

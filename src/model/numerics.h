@@ -11,11 +11,11 @@
 //            --compute-dtype fp8 FP8 weights multiply inputs in FP8 (kernels/cuda/fp8_layout.h); with --expert-dtype
 //            int8 experts in MXFP4 those in int8
 //   default  inputs in int8 for weights that are blocks of integers (MXFP4, GGUF's), in bf16 for the others; rows as
-//            the family's CacheTypes say (docs/numerics.md)
+//            the family's CacheTypes say (docs/dev/numerics.md)
 // --compute-dtype, --kv-cache-dtype and --index-cache-dtype override one part each. A cache type wider than what the
 // model was trained with stores the simulated values, except in `plain`.
 // --mla-prefill expanded makes a separate profile of any other: its text() differs, so it shares no pages with others.
-// In it the logits depend on how prompts were cut into spans (docs/laws.md).
+// In it the logits depend on how prompts were cut into spans (docs/guarantees.md).
 #pragma once
 
 #include <string>

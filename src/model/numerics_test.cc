@@ -1,5 +1,5 @@
-// What each profile makes of each family, written out from docs/numerics.md: the types of its cached rows, the form in
-// which every linear takes its inputs, and what an indexer's queries and keys pass through.
+// What each profile makes of each family, written out from docs/dev/numerics.md: the types of its cached rows, the form
+// in which every linear takes its inputs, and what an indexer's queries and keys pass through.
 #include "model/numerics.h"
 
 #include <fmt/format.h>

@@ -38,7 +38,7 @@ struct CostModel {
 // one JSON object of them.
 Result<CostModel> parse_cost(const std::string& text);
 
-// Presets are modelled after published measurements, not measured by us; docs/scheduling.md says which.
+// Presets are modelled after published measurements, not measured by us; docs/dev/scheduler.md says which.
 struct CostPreset {
   const char* name;
   const char* what;

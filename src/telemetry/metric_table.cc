@@ -157,7 +157,7 @@ constexpr MetricInfo kMetrics[] = {
 
 constexpr std::string_view kHead = R"(# Metrics
 
-Written by `sluice api --metrics`, from the table by which `GET /metrics` makes its metrics. What to watch, and why: [operating](operating.md#what-to-watch).
+Written by `sluice api --metrics`, from the table by which `GET /metrics` makes its metrics. What to watch, and why: docs/operations.md.
 
 A request is one call of a client, a prompt one of its texts, an answer one of the choices for a prompt. A token is one of a prompt or of an answer.
 Every sample has the label `model_name`. The unit of a histogram is what it observes once.

@@ -1,6 +1,6 @@
 // The table of all metrics: what each counts, in which unit, and what counts of a request that does not simply run to
 // its end. A metric that is missing here cannot be made (metrics.h), its HELP line is what the table says, and so is
-// docs/metrics.md.
+// the page that `sluice api --metrics` prints.
 //
 // Units: a request is one call of a client, a prompt one of its texts, an answer one of the choices for a prompt, and a
 // token one of a prompt or an answer. A request ends once (Fate of served_request.h), in GenerationJob::end(), and its
@@ -28,7 +28,7 @@ std::span<const MetricInfo> metric_table();
 const MetricInfo* find_metric(std::string_view name);
 // The text of its HELP line.
 std::string metric_help(const MetricInfo& metric);
-// docs/metrics.md
+// The page that `sluice api --metrics` prints.
 std::string metrics_markdown();
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // verify: the laws, tried on a model and a machine. Half of the schedules drive the cache directly (check_row_law),
 // half let the real scheduler decide (check_scheduling_law); either half can run by itself. Before them short sequences
 // alone meet every border of the model (verify/law_borders.h). Another kind, of a device beside the CPU, moves
-// sequences between the two (check_moves). docs/laws.md says what they are and why they hold. Thread safety: none
+// sequences between the two (check_moves). docs/guarantees.md says what they are and why they hold. Thread safety: none
 // needed; it owns what it works with.
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // A latent page is needed by every later token, so all of them are kept until memory is short. A window page is needed
 // only to resume right behind its block, there is one per 128 tokens of every sequence, and it is as large as many
-// latent pages. So only those are kept where some request is likely to resume; docs/prefix_cache.md has the hit rate
+// latent pages. So only those are kept where some request is likely to resume; docs/dev/cache.md has the hit rate
 // that each rule brings.
 #pragma once
 

@@ -6,7 +6,7 @@ namespace sluice {
 namespace {
 
 // What kernels reach of bare products at 512 rows: 65 to 70 % with vectors, and a sixth to a quarter with tiles, whose
-// operands come slower than they are multiplied (docs/results/2026-11-25-tiles-cpu.md).
+// operands come slower than they are multiplied (docs/performance.md).
 constexpr double kVectorsReach = 0.65, kTilesReach = 0.25;
 
 // Multiply-adds of a row of a prompt, whose logits nobody wants.

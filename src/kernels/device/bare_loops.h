@@ -31,7 +31,7 @@ void read_lines(const std::byte* from, std::size_t bytes);
 struct Peaks {
   double f32 = 0, bf16_dot = 0, int8 = 0, tiles = 0;
 
-  // Of the fastest instruction that gives the bits of products with such inputs (docs/numerics.md).
+  // Of the fastest instruction that gives the bits of products with such inputs (docs/dev/numerics.md).
   double of(InputForm inputs) const;
 };
 // Of this thread with what `features` allow: the best of some tries by turns, 20 ms in all and 50 at most.

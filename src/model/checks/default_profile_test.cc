@@ -1,4 +1,4 @@
-// The default profile of every family, stage by stage, against a second computation that rounds as docs/numerics.md
+// The default profile of every family, stage by stage, against a second computation that rounds as docs/dev/numerics.md
 // says (reference_testing.h of each family).
 #include <fmt/format.h>
 #include <gtest/gtest.h>

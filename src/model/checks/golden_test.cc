@@ -123,7 +123,7 @@ TEST(Golden, EveryOtherTypeStaysNearRef) {
   for (const Offer& offer : offers) expect(compare(offer.options, "ref"), offer);
 }
 
-// What the default profile may cost (docs/numerics.md): no more than the rounding of activations that official
+// What the default profile may cost (docs/dev/numerics.md): no more than the rounding of activations that official
 // inference does.
 TEST(Golden, DefaultIsNoFartherFromRefThanOfficialActivations) {
   Comparison official = compare(options_of("ref", "fp8"), "ref");

@@ -1,5 +1,5 @@
 // What the second forwards of the tests share (reference_testing.h of each family): f64 values, the tensors of a
-// checkpoint by their names, and the parts that every family has. Written from docs/models and docs/numerics.md,
+// checkpoint by their names, and the parts that every family has. Written from docs/models and docs/dev/numerics.md,
 // independently of the model's own code and config reader: config.json has to be in the newer form.
 //
 // What is called default_* rounds as the default profile does; the rest rounds nothing.

@@ -82,8 +82,8 @@ TEST(ExpandedPrefill, IsCloseToAbsorbedHoweverThePromptIsCut) {
 }
 
 // The default profile rounds latents to bf16, which both forms read back: what is left is the order of sums, which can
-// move a latent to the next bf16, and a random model makes much of that (docs/numerics.md). Rounded inputs of linears
-// would add to both sides what this is not about.
+// move a latent to the next bf16, and a random model makes much of that (docs/dev/numerics.md). Rounded inputs of
+// linears would add to both sides what this is not about.
 TEST(ExpandedPrefill, DefaultIsAsCloseAsItsCachesAllow) {
   const auto ids = some_tokens(300);
   for (const char* kind : {"v2-like", "v2-lite-like", "v3-like"}) {

@@ -1,5 +1,5 @@
 // The stages of DeepSeek-V4's default profile in f64, from what a model showed, for a sample of the positions: written
-// from docs/models/deepseek_v4.md §3-§9, §11, §12 and docs/numerics.md, independently of the model's own code and
+// from docs/models/deepseek_v4.md §3-§9, §11, §12 and docs/dev/numerics.md, independently of the model's own code and
 // config reader.
 #pragma once
 

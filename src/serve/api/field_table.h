@@ -1,5 +1,5 @@
-// The fields of requests: one table, from which requests are checked (request_fields.h), and docs/api.md and
-// GET /openapi.json are made (api_document.h).
+// The fields of requests: one table, from which requests are checked (request_fields.h), and what `sluice api` and
+// GET /openapi.json write is made (api_document.h).
 //
 // A field is named by its path: "temperature", "stream_options.include_usage", "messages[].role". Thread safety: const.
 #pragma once
