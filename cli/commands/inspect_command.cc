@@ -105,6 +105,20 @@ Status inspect_device(const EngineSetup& options, const ModelPlan& plan, const M
   return {};
 }
 
+// The part of the official checkpoint that each of several ranks holds.
+std::string ranks_text(const ModelPlan& plan, int ranks) {
+  double bytes = 0, whole = 0;
+  for (const PlannedTensor& tensor : plan.tensors) {
+    if ((!tensor.group.empty() && !plan.mtp) || tensor.left) continue;
+    double stored = dtype_bits(tensor.dtype) / 8.0;
+    for (const std::int64_t size : tensor.shape) stored *= static_cast<double>(size);
+    whole += stored, bytes += tensor.own * stored;
+  }
+  return fmt::format("ranks: {} (--tensor-parallel-size), each with {} of the {} of weights; {:.0f} bytes of cache a token "
+                     "on each\n",
+                     ranks, format_bytes(bytes), format_bytes(whole), plan.cache_layout.latent_bytes_per_token());
+}
+
 Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model.folder));
   const bool config_only = is_dummy(options.engine.model) || is_config_path(path);  // which have no more to read
@@ -124,6 +138,9 @@ Status inspect(const InspectOptions& options) {
   fmt::print("{}\n{}\n", cache_text(plan.cache_layout), cache_types_text(list_caches(plan)));
   SLUICE_ASSIGN_OR_RETURN(const MemoryPlan memory, plan_memory(plan.cache_layout, request));
   fmt::print("{}threads: {}\n", memory_text(memory, request), cores_text(known_cpu_order(usable_cpus())));
+  if (const int ranks = options.engine.machine.tensor_parallel_size; ranks > 1) {
+    fmt::print("{}", ranks_text(plan, ranks));
+  }
   return inspect_device(options.engine, plan, request);
 }
 

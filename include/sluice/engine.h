@@ -54,7 +54,7 @@ struct NumericsOptions {
   int attn_prefill_chunk_size = 0;         // expanded: tokens of a prefix expanded at once; 0: 1,024
 };
 
-inline constexpr int kMostRanks = 16;
+inline constexpr int kMostTensorParallel = 8;
 
 struct MachineOptions {
   std::string device = "cpu";  // auto | cpu | cuda | cuda:N | cuda:N,M,... | emulated, which is for tests

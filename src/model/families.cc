@@ -22,7 +22,7 @@ namespace {
 using LoadFamily = Result<std::unique_ptr<Model>> (*)(const Exec&, Checkpoint, ModelConfig, NumericsProfile,
                                                       const Loading&);
 using TypesOfFamily = CacheTypes (*)(const ModelConfig&);
-using PlanFamily = Result<ModelPlan> (*)(ModelConfig, NumericsProfile, bool mtp);
+using PlanFamily = Result<ModelPlan> (*)(ModelConfig, NumericsProfile, bool mtp, const RankGroup&);
 struct Family {
   TypesOfFamily cache_types;
   LoadFamily load;
@@ -139,7 +139,7 @@ Result<ModelPlan> plan_model(ModelConfig config, const EngineSetup& options) {
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
   const Family family = family_of(config);
   if (options.mtp) SLUICE_RETURN_IF_ERROR(family.check_mtp(config));
-  return family.plan(std::move(config), std::move(profile), options.mtp);
+  return family.plan(std::move(config), std::move(profile), options.mtp, {.ranks = options.machine.tensor_parallel_size});
 }
 
 }  // namespace sluice

@@ -1,5 +1,7 @@
 #include "model/model_plan.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -70,12 +72,24 @@ ParameterCount count_parameters(const ModelPlan& plan) {
 std::vector<PlannedTensor> planned_tensors(const WeightTable& table, const QuantizationConfig& quantization,
                                            const ScaleForm& form) {
   std::vector<PlannedTensor> tensors;
-  std::set<std::string> seen;  // a tensor that is bound in parts has several specs
+  std::map<std::string, std::int64_t> bound;  // values; a tensor that is bound in parts has several specs
+  for (const WeightSpec& spec : table) {
+    std::int64_t values = spec.share.count > 0 ? spec.share.count : spec.shape.front();
+    for (std::size_t i = 1; i < spec.shape.size(); ++i) values *= spec.shape[i];
+    bound[spec.names.front().name] += values;
+  }
+  std::set<std::string> seen;
   for (const WeightSpec& spec : table) {
     if (!seen.insert(spec.names.front().name).second) continue;
     tensors.push_back(plan_weight(spec));
+    PlannedTensor& tensor = tensors.back();
+    if (tensor.parameters > 0) {
+      tensor.own = std::min(1.0, static_cast<double>(bound[tensor.name]) / static_cast<double>(tensor.parameters));
+    }
     if (!spec.is_ids() && weight_format(spec.stored).scaled) {
+      const double own = tensors.back().own;
       tensors.push_back(plan_scales(spec, tensors.back(), quantization, form));
+      tensors.back().own = own;
     }
   }
   return tensors;

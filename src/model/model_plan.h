@@ -25,6 +25,7 @@ struct PlannedTensor {
   WeightFormat stored = WeightFormat::kBf16;  // of the weight; ids: their dtype says all
   std::string scales_of;                      // scales: the name of their weight; "" for every other tensor
   std::int64_t parameters = 0;                // values of a weight; 0 for scales and ids
+  double own = 1.0;                           // the part of a weight that a rank holds
   std::int64_t row_values = 0;                // values of a row of the weight (of whose scales it is)
   int id_limit = 0;                           // ids: each in [0, id_limit)
   std::string group;                          // optional tensors: of what ("mtp.0")
@@ -54,6 +55,7 @@ struct ParameterCount {
 ParameterCount count_parameters(const ModelPlan& plan);
 
 // For `config`, with the numerics that the options name. Fails if load_model() would fail because of the config.
+// What it holds of weights, cache and steps is a rank's of options.machine.tensor_parallel_size.
 Result<ModelPlan> plan_model(ModelConfig config, const EngineSetup& options);
 
 // How the official checkpoints of a family store the scales of "x.weight": "x<suffix>", and those of FP8 weights as f32

@@ -36,7 +36,8 @@ DevicePlan plan_device(const ModelPlan& plan, const LinearPacking& packing, cons
   DevicePlan device;
   for (const PlannedTensor& tensor : plan.tensors) {
     if ((tensor.group.empty() || plan.mtp) && !tensor.left && tensor.scales_of.empty()) {
-      device.weights += weight_bytes(tensor, plan.config.quantization, packing);
+      const std::size_t bytes = weight_bytes(tensor, plan.config.quantization, packing);
+      device.weights += static_cast<std::size_t>(tensor.own * static_cast<double>(bytes));
     }
   }
   device.steps = plan.step_bytes(request.max_batched_tokens, request.max_model_len) +

@@ -36,14 +36,15 @@ inline int own_key_heads(const ModelConfig& config, const RankGroup& group) {
 
 CacheTypes cache_types(const ModelConfig& config);
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp);
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp, const RankGroup& group);
 
 class Decoder final : public FamilyModel {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading);
-  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, int rows, Position positions) {
-    return Decoder(Checkpoint::none(), std::move(config), std::move(profile)).step_bytes(rows, positions);
+  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, const RankGroup& group, int rows,
+                                   Position positions) {
+    return Decoder(Checkpoint::none(), std::move(config), std::move(profile), group).step_bytes(rows, positions);
   }
   ~Decoder() override;
 

@@ -31,15 +31,15 @@ CacheTypes cache_types(const ModelConfig& config);
 Status check_mtp(const ModelConfig& config);
 std::string mtp_prefix(const ModelConfig& config);
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp);
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp, const RankGroup& group);
 
 class DeepSeekMla final : public FamilyModel {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading);
-  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, bool mtp, int rows,
-                                   Position positions) {
-    return DeepSeekMla(Checkpoint::none(), std::move(config), std::move(profile), mtp).step_bytes(rows, positions);
+  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, bool mtp,
+                                   const RankGroup& group, int rows, Position positions) {
+    return DeepSeekMla(Checkpoint::none(), std::move(config), std::move(profile), mtp, group).step_bytes(rows, positions);
   }
 
   ~DeepSeekMla() override;

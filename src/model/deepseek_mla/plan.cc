@@ -33,17 +33,20 @@ std::vector<PlanFact> facts(const ModelConfig& config) {
 
 }  // namespace
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp) {
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp,
+                       const RankGroup& group) {
   ModelPlan plan;
   std::vector<LayerPlanes> planes;
   plan.cache_layout = make_cache_layout(config, profile, mtp, planes);
   Weights unbound;  // the table wants somewhere to bind to
   const ScaleForm scales{.suffix = ".weight_scale_inv", .fp8_as_f32 = true};
-  plan.tensors = planned_tensors(weight_table(config, profile, unbound), config.quantization, scales);
+  WeightTable table = weight_table(config, profile, unbound, group);
+  deal_weights(group, shared_weights(config, group), table);
+  plan.tensors = planned_tensors(table, config.quantization, scales);
   plan.facts = facts(config);
   plan.mtp = mtp;
-  plan.step_bytes = [config, profile, mtp](int rows, Position positions) {
-    return DeepSeekMla::step_bytes_of(config, profile, mtp, rows, positions);
+  plan.step_bytes = [config, profile, mtp, group](int rows, Position positions) {
+    return DeepSeekMla::step_bytes_of(config, profile, mtp, group, rows, positions);
   };
   plan.config = std::move(config);
   plan.profile = std::move(profile);

@@ -35,15 +35,15 @@ Status check_mtp(const ModelConfig& config);
 
 CacheTypes cache_types(const ModelConfig& config);
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp);
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp, const RankGroup& group);
 
 class DeepSeekV4 final : public FamilyModel {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading);
-  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, bool mtp, int rows,
-                                   Position positions) {
-    return DeepSeekV4(Checkpoint::none(), std::move(config), std::move(profile), mtp).step_bytes(rows, positions);
+  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, bool mtp,
+                                   const RankGroup& group, int rows, Position positions) {
+    return DeepSeekV4(Checkpoint::none(), std::move(config), std::move(profile), mtp, group).step_bytes(rows, positions);
   }
 
   ~DeepSeekV4() override;
