@@ -103,6 +103,7 @@ WeightView coarse_shape(const WeightView& view) {
   coarse.format = WeightFormat::kCodes;
   coarse.codes = DType::kQ8_0;
   coarse.out = view.out, coarse.in = view.in;
+  coarse.first_out = view.first_out, coarse.whole_out = view.whole_out;
   return coarse;
 }
 

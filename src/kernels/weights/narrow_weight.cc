@@ -14,6 +14,7 @@ WeightView narrow_shape(const WeightView& view) {
   WeightView narrow;
   narrow.format = WeightFormat::kFp8;
   narrow.out = view.out, narrow.in = view.in;
+  narrow.first_out = view.first_out, narrow.whole_out = view.whole_out;
   narrow.scale_format = ScaleFormat::kE8m0;
   narrow.block_out = narrow.block_in = kNarrowBlock;
   narrow.scale_columns = (view.in + kNarrowBlock - 1) / kNarrowBlock;
