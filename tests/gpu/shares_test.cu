@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -168,8 +169,11 @@ class Layer {
     if (shape.shared != nullptr) add(*shape.shared);
     std::vector<std::int32_t> ids;
     std::vector<float> of_slots;
+    std::vector<std::int32_t> all(kExperts);
+    std::iota(all.begin(), all.end(), 0);
     for (int i = 0; i < rows * shape.slots; ++i) {
-      ids.push_back(static_cast<std::int32_t>(random() % kExperts));
+      if (i % shape.slots == 0) std::shuffle(all.begin(), all.end(), random);
+      ids.push_back(all[static_cast<std::size_t>(i % shape.slots)]);
       of_slots.push_back(0.1F + static_cast<float>(random() % 100) * 0.01F);
     }
     x_ = std::make_unique<OnDevice<float>>(random_values(random, static_cast<std::size_t>(rows) * shape.hidden));
@@ -192,7 +196,8 @@ class Layer {
     }
     OnDevice<float> y(static_cast<std::size_t>(rows) * (shape_.hidden / exec.group.ranks));
     y.poison();
-    ExpertsArgs args{.rows = rows, .hidden = shape_.hidden, .slots = shape_.slots};
+    ExpertsArgs args;
+    args.rows = rows, args.hidden = shape_.hidden, args.slots = shape_.slots;
     args.x = contiguous_rows(x_->data(), shape_.hidden);
     args.expert_ids = ids_->data(), args.expert_weights = of_slots_->data();
     args.experts = std::span(experts).first(kExperts);
@@ -220,22 +225,23 @@ class Layer {
 // By all kernels of experts: pairs, streams, tiles and groups; whole cells and not; FP8 rows; those of the CPU's orders.
 TEST_F(GpuShares, OfExpertsHaveTheBitsOfTheWhole) {
   const bool brief = gpu_test_options().managed;
-  using enum InputForm;
+  constexpr InputForm kRounded = InputForm::kBf16, kValues = InputForm::kFp8, kBlocks = InputForm::kFp8Blocks,
+                      kIntegers = InputForm::kInt8;
   const Shape shapes[] = {{1024, 512, 6, 2, &kMxfp4, &kFp8},
                           {1024, 512, 6, 8, &kMxfp4, &kFp8},
                           {512, 256, 3, 4, &kMxfp4, &kBf16},
-                          {512, 512, 4, 4, &kMxfp4, &kFp8, kBf16, true},
-                          {512, 512, 4, 2, &kMxfp4, nullptr, kFp8},
+                          {512, 512, 4, 4, &kMxfp4, &kFp8, kRounded, true},
+                          {512, 512, 4, 2, &kMxfp4, nullptr, kValues},
                           {512, 320, 4, 2, &kMxfp4},
                           {640, 416, 4, 2, &kBf16, &kBf16},
                           {1024, 1024, 4, 8, &kBf16, &kBf16},
                           {1024, 1024, 4, 4, &kFp8, &kFp8},
                           {1024, 1024, 4, 4, &kScaledFp8, &kScaledFp8},
-                          {1024, 512, 4, 2, &kFp8, &kFp8, kFp8Blocks},
-                          {1024, 512, 4, 8, &kScaledFp8, &kScaledFp8, kFp8Blocks},
-                          {1024, 512, 4, 4, &kMxfp4, &kFp8, kFp8Blocks},
-                          {512, 256, 4, 4, &kMxfp4, &kFp8, kInt8},
-                          {512, 256, 4, 8, &kQ8, nullptr, kInt8}};
+                          {1024, 512, 4, 2, &kFp8, &kFp8, kBlocks},
+                          {1024, 512, 4, 8, &kScaledFp8, &kScaledFp8, kBlocks},
+                          {1024, 512, 4, 4, &kMxfp4, &kFp8, kBlocks},
+                          {512, 256, 4, 4, &kMxfp4, &kFp8, kIntegers},
+                          {512, 256, 4, 8, &kQ8, nullptr, kIntegers}};
   for (const Shape& shape : shapes) {
     SCOPED_TRACE("shape " + std::to_string(&shape - shapes));
     constexpr int kRows = 300;
