@@ -22,7 +22,7 @@ check() { # NAME COMMAND...
 }
 nvidia-smi --query-gpu=name,driver_version,clocks.sm --format=csv,noheader | tee -a "$out/sm90.txt"
 if has products; then
-  check products "$gpu_test" --part 1 --gtest_filter='GpuStrips*' --json "$out/products.json"
+  check products "$gpu_test" --part 1 --gtest_filter='GpuStrips*:GpuShares*' --json "$out/products.json"
   cp "$folder/log" "$out/products.txt"
   check "products in FP8" "$gpu_test" --part 1 --gtest_filter='GpuFp8*' --json "$out/fp8.json"
 fi

@@ -7,7 +7,7 @@
 //   a chain of steps from 0 is a segment;   y = fma(segment, scale, y) over the segments in ascending order, y from 0.
 //   bf16, and MXFP4 and FP8 with e8m0 scales: the scale is in the weight, which is a bf16 value then, and scale = 1.
 //     MXFP4, and 8,192 outputs or more: one segment. Others: min(8, ceil(in / 512)) segments of equally many cells of
-//     64 inputs, the last maybe shorter.
+//     64 inputs, the last maybe shorter. A share of a weight's outputs has the segments of the whole weight.
 //   FP8 with f32 scales: a segment is what one scale covers.
 // A scale of e8m0 above 2 (MXFP4) or 128 (FP8) counts as infinite: such weights occur in no trained model, and are seen
 // in every output. So is the scale of FP8 weights of which one is NaN.

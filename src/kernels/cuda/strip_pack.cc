@@ -228,7 +228,8 @@ StripLinear::StripLinear(const WeightView& view) : kind(strip_kind_of(weight_tra
   SLUICE_CHECK(takes(view), "a format that has strips");
   strips = (out + kStripOutputs - 1) / kStripOutputs;
   cells = (in + kCellInputs - 1) / kCellInputs;
-  const int most = kind == StripKind::kMxfp4 || out >= kWideOutputs ? 1 : std::clamp((cells + 7) / 8, 1, kMostSegments);
+  const int most =
+      kind == StripKind::kMxfp4 || view.order_out() >= kWideOutputs ? 1 : std::clamp((cells + 7) / 8, 1, kMostSegments);
   segment_cells = std::max(1, (cells + most - 1) / most);
   const bool fp8 = kind == StripKind::kFp8 || kind == StripKind::kFp8Scaled;
   if (fp8) scale_cells = view.block_inputs() / kCellInputs;

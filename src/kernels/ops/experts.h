@@ -7,8 +7,14 @@
 //     out_s = w2_e m;  with biases:  out_s = out_s + (c * down_bias_e)
 //   y[t] = ((out_0 + out_1) + out_2) ... + shared     slots in ascending order, then the shared expert (c = 1)
 //
+// With several ranks (kernels/device/exchange.h) a rank has a share of the outputs of gate, up and down. Experts whose
+// gate has an Nth of down's inputs exchange m: each rank computes its share, gathers those of all (all_gather), and
+// multiplies them by its outputs of down. Experts of which every rank has all of gate and up exchange nothing. y has as
+// many columns as down has outputs, and who calls gathers it; biases are those of the share.
+//
 // Row contract: slot order is the router's; which rows share an expert changes nothing.
-// Shapes: x, y [rows, hidden]; expert_ids, expert_weights [rows, slots]. x and y do not overlap.
+// Shapes: x [rows, hidden]; y [rows, down's outputs], which is hidden for one rank; expert_ids, expert_weights [rows,
+// slots]. x and y do not overlap.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +26,7 @@
 namespace sluice {
 
 struct ExpertWeights {
-  LinearWeight gate, up, down;  // w1 [inter, hidden], w3 [inter, hidden], w2 [hidden, inter]
+  LinearWeight gate, up, down;  // w1 [inter, hidden], w3 [inter, hidden], w2 [hidden, inter]; or shares of outputs
 };
 
 // Biases are added to the products; those of all experts of a kind lie one after the other. Null: nothing is added.

@@ -42,8 +42,10 @@ struct TakePairs {
   }
 };
 
-// One team.
-struct SortPairs {
+// One team. kInOrder: an expert's pairs ascend, so that every rank of a group has the same ones in the same rows;
+// otherwise they lie as its threads come.
+template <bool kInOrder>
+struct SortPairsAs {
   static constexpr int kThreads = kMostExperts;
   ExpertTable table;
   PairLists lists;
@@ -53,7 +55,9 @@ struct SortPairs {
   int group_rows;  // at most so many to a group; an expert's groups have about as many each
   GroupSizes sizes;
 
-  static constexpr std::size_t kSharedBytes = (2 * kMostExperts + GroupSizes::kMost) * sizeof(std::int32_t);
+  static constexpr int kRanges = 32;  // of consecutive pairs, which a thread puts in their places in order
+  static constexpr std::size_t kSharedBytes =
+      (2 * kMostExperts + GroupSizes::kMost + (kInOrder ? kRanges * kMostExperts : 0)) * sizeof(std::int32_t);
 
   // The pairs of thread t and their experts, of which several are on their way at once.
   template <class Body>
@@ -113,15 +117,59 @@ struct SortPairs {
       for (int g = used + t; g < groups; g += kThreads) put_group(table, lists, g, 0, 0, 0);
     });
     team.sync();
+    if constexpr (kInOrder) {
+      find_places(team, next, of_size + GroupSizes::kMost);
+      team.each([&](int t) { of_pairs(t, [&](int p, int expert) { place(p, expert, lists.positions[p]); }); });
+    } else {
+      team.each(
+          [&](int t) { of_pairs(t, [&](int p, int expert) { place(p, expert, add_atomically(&next[expert], 1)); }); });
+    }
+  }
+
+  SLUICE_DEVICE void place(int p, int expert, int at) const {
+    lists.rows[at] = p / slots;
+    lists.positions[p] = at;
+    lists.weights[at] = weights[p];
+    if (lists.experts != nullptr) lists.experts[at] = expert;
+  }
+  // The positions of all pairs. next: of an expert: where its first pair goes. of_ranges: [kRanges][kMostExperts].
+  SLUICE_DEVICE void find_places(const Team<kThreads>& team, const std::int32_t* next, std::int32_t* of_ranges) const {
+    constexpr int kThreadsOfRange = kThreads / kRanges;
+    const int of_range = (pairs + kRanges - 1) / kRanges;
     team.each([&](int t) {
-      of_pairs(t, [&](int p, int expert) {
-        const int at = add_atomically(&next[expert], 1);
-        lists.rows[at] = p / slots;
-        lists.positions[p] = at;
-        lists.weights[at] = weights[p];
-        if (lists.experts != nullptr) lists.experts[at] = expert;
-      });
+      for (int range = 0; range < kRanges; ++range) of_ranges[range * kMostExperts + t] = 0;
     });
+    team.sync();
+    team.each([&](int t) {
+      of_pairs(t, [&](int p, int expert) { add_atomically(&of_ranges[p / of_range * kMostExperts + expert], 1); });
+    });
+    team.sync();
+    team.each([&](int t) {
+      std::int32_t at = next[t];
+      for (int range = 0; range < kRanges; ++range) {
+        const std::int32_t count = of_ranges[range * kMostExperts + t];
+        of_ranges[range * kMostExperts + t] = at;
+        at += count;
+      }
+    });
+    team.sync();
+    team.each([&](int t) {
+      if (t % kThreadsOfRange != 0) return;
+      constexpr int kAtOnce = 8;  // pairs whose experts are on their way
+      const int range = t / kThreadsOfRange, begin = range * of_range;
+      const int end = begin + of_range < pairs ? begin + of_range : pairs;
+      std::int32_t* const next_of_range = of_ranges + range * kMostExperts;
+      for (int first = begin; first < end; first += kAtOnce) {
+        std::int32_t experts[kAtOnce];
+        SLUICE_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) experts[i] = first + i < end ? ids[first + i] : 0;
+        SLUICE_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (first + i < end) lists.positions[first + i] = next_of_range[experts[i]]++;
+        }
+      }
+    });
+    team.sync();
   }
 };
 

@@ -35,9 +35,31 @@ struct PairLists {
                                  // the first group of each size, and their end
 };
 
+// The columns of y: the outputs of down, which may be a rank's share.
+int output_columns(const ExpertsArgs& args);
+// Whether each rank of a group has a share of the expert's m only (kernels/ops/experts.h).
+inline bool shares_inner(const ExpertWeights& expert) {
+  return expert.gate.out() != expert.down.in();
+}
+// That the shares of all ranks make the whole.
+void check_shares(const Exec& exec, const ExpertsArgs& args);
+// Whether other ranks' kernels have to list pairs as these do.
+inline bool lists_in_order(const Exec& exec) {
+  return exec.group.ranks > 1;
+}
+// Rows of m, whatever its form, as words of 4 bytes: [rows, columns], `ld` words from one to the next.
+struct InnerWords {
+  void* words;
+  std::ptrdiff_t ld;
+  int columns;
+};
+// Brings the shares of m that all ranks have together: `to` has as many columns as all of them. Bytes are moved.
+void gather_words(const Exec& exec, int rows, const InnerWords& from, const InnerWords& to);
+
 // Groups of at most `group_rows` of the pairs of `rows` rows, some of them maybe empty.
 int groups_of(const ExpertsArgs& args, int rows, int group_rows);
-// Of the op's rows [first, first + rows). `sizes`: the largest is group_rows; or none.
+// Of the op's rows [first, first + rows). `sizes`: the largest is group_rows; or none. Where pairs lie depends on their
+// experts alone if lists_in_order().
 void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, int group_rows, const PairLists& lists,
                 const GroupSizes& sizes = {});
 // y of these rows, of the pairs' outputs as they were sorted, and of the shared expert's; null: none. Adds the biases

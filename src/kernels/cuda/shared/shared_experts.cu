@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/shared/expert_pairs.h"
 #include "kernels/cuda/shared/quantize_block.h"
+#include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/weights/linear_inputs.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
@@ -44,9 +45,11 @@ struct ExpertsWork {
 
   ExpertsWork(const ExpertsArgs& args, int rows, int groups, Carver& carver) {
     const auto n = static_cast<std::size_t>(rows), pairs = n * static_cast<std::size_t>(args.slots),
-               hidden = static_cast<std::size_t>(args.hidden), all = static_cast<std::size_t>(groups);
-    const auto inter = args.experts.empty() ? 0 : static_cast<std::size_t>(args.experts[0].gate.out());
-    const auto shared = args.shared == nullptr ? 0 : static_cast<std::size_t>(args.shared->gate.out());
+               outs = static_cast<std::size_t>(output_columns(args)), all = static_cast<std::size_t>(groups);
+    const auto own = [](const ExpertWeights& expert) { return static_cast<std::size_t>(expert.gate.out()); };
+    const auto whole = [](const ExpertWeights& expert) { return static_cast<std::size_t>(expert.down.in()); };
+    const auto inter = args.experts.empty() ? 0 : own(args.experts[0]);
+    const auto shared = args.shared == nullptr ? 0 : own(*args.shared);
     lists.rows = carver.take<std::int32_t>(pairs);
     lists.positions = carver.take<std::int32_t>(pairs);
     lists.weights = carver.take<float>(pairs);
@@ -56,12 +59,12 @@ struct ExpertsWork {
     lists.down = carver.take<RowGroup>(all);
     gate = carver.take<float>(pairs * inter);
     up = carver.take<float>(pairs * inter);
-    inner = carver.take<float>(pairs * inner_floats(inter));
-    outputs = carver.take<float>(pairs * hidden);
+    inner = carver.take<float>(pairs * inner_floats(args.experts.empty() ? 0 : whole(args.experts[0])));
+    outputs = carver.take<float>(pairs * outs);
     shared_gate = carver.take<float>(n * shared);
     shared_up = carver.take<float>(n * shared);
-    shared_inner = carver.take<float>(n * inner_floats(shared));
-    shared_out = carver.take<float>(args.shared == nullptr ? 0 : n * hidden);
+    shared_inner = carver.take<float>(n * inner_floats(args.shared == nullptr ? 0 : whole(*args.shared)));
+    shared_out = carver.take<float>(args.shared == nullptr ? 0 : n * outs);
   }
 };
 
@@ -92,11 +95,28 @@ LinearProduct product_of(const LinearWeight& weight, const Rows& x, int first, c
   return product;
 }
 
-// The product with m of rows, which `values` gives, made at `inner` in a form that the kernel takes.
-LinearProduct product_with_activation(const Exec& exec, int rows, const ActivationValues& values, const LinearWeight& down,
-                                  float* inner, float* y) {
+// Makes a share of m and brings those of all ranks together where the product expects its inputs: in its form if a
+// share is whole blocks of that. gate, up: of `values`, whose memory is free then.
+void gather_activation(const Exec& exec, int rows, const ActivationValues& values, float* gate, float* up, float* inner,
+                       LinearProduct& product) {
+  const int share = values.dim, all = product.weight.in;
+  launch(exec, std::int64_t{rows} * share, Activate{values, gate});
+  product.prepared = product.form != InputForm::kF32 && share % input_block(product.form) == 0;
+  if (!product.prepared) return gather_words(exec, rows, {gate, share, share}, {inner, all, all});
+  const int of_share = input_floats(product.form, share), of_all = input_floats(product.form, all);
+  SLUICE_CUDA_OPS::prepare_rows(exec, PrepareRowsArgs{product.form, rows, share, gate, share, up, of_share});
+  gather_words(exec, rows, {up, of_share, of_share}, {inner, of_all, of_all});
+  product.ldx = of_all;
+}
+
+// The product with m of rows, which `values` gives, made at `inner` in a form that the kernel takes. gate, up: of
+// `values`, whose memory is free then.
+LinearProduct product_with_activation(const Exec& exec, int rows, const ActivationValues& values, float* gate,
+                                      float* up, const LinearWeight& down, float* inner, float* y) {
   LinearProduct product = product_of(down, inner, nullptr, y);
-  if (product.form == InputForm::kInt8) {
+  if (values.dim != down.in()) {
+    gather_activation(exec, rows, values, gate, up, inner, product);
+  } else if (product.form == InputForm::kInt8) {
     const int blocks = (values.dim + kQuantizedInputs - 1) / kQuantizedInputs;
     product.prepared = true;
     product.ldx = input_floats(InputForm::kInt8, values.dim);
@@ -126,7 +146,8 @@ void run_routed(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
   const ActivationValues values{work.gate,       work.up,     work.lists.weights, inter,
                                 args.activation, args.biases, work.lists.experts};
   const LinearProduct outer =
-      grouped(product_with_activation(exec, pairs, values, expert.down, work.inner, work.outputs), work.lists.down);
+      grouped(product_with_activation(exec, pairs, values, work.gate, work.up, expert.down, work.inner, work.outputs),
+              work.lists.down);
   multiply(exec, 0, many, {&outer, 1});
 }
 
@@ -138,7 +159,8 @@ void run_shared(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
   const ActivationValues values{work.shared_gate, work.shared_up,  nullptr,
                                 inter,            args.activation, args.shared_biases};
   const LinearProduct outer =
-      product_with_activation(exec, rows, values, args.shared->down, work.shared_inner, work.shared_out);
+      product_with_activation(exec, rows, values, work.shared_gate, work.shared_up, args.shared->down,
+                              work.shared_inner, work.shared_out);
   multiply(exec, rows, rows > 1, {&outer, 1});
 }
 
@@ -160,6 +182,7 @@ void check_alike(const ExpertsArgs& args) {
 void experts(const Exec& exec, const ExpertsArgs& args) {
   if (args.rows == 0) return;
   check_alike(args);
+  check_shares(exec, args);
   int piece = args.rows;  // rows at once
   while (piece > 1 && work_bytes(args, piece) > kCudaWorkspaceBytes) piece = (piece + 1) / 2;
   for (int first = 0; first < args.rows; first += piece) {

@@ -8,6 +8,7 @@
 namespace sluice::SLUICE_CUDA_OPS {
 
 void linear(const Exec& exec, const LinearArgs& args);
+void prepare_rows(const Exec& exec, const PrepareRowsArgs& args);
 void rms_norm(const Exec& exec, const RmsNormArgs& args);
 // And what it gives rounded to bf16, to rows of `ld_rounded` floats; null: not.
 void rms_norm_rounded(const Exec& exec, const RmsNormArgs& args, float* rounded, std::ptrdiff_t ld_rounded);

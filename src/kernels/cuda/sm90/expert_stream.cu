@@ -26,9 +26,11 @@ SLUICE_HD constexpr int lane_order(int k) {
 static_assert(lane_order(9) == 3 && lane_order(16) == 4 && lane_order(2) == 8 && lane_order(32) == 32);
 
 // Team 0 lists the pairs, the others write the rows in lanes' order, 8 values a thread.
+template <bool kInOrder>
 struct ListAndStage {
-  static constexpr int kThreads = cuda_ops::SortPairs::kThreads;
-  cuda_ops::SortPairs sort;
+  using Sort = cuda_ops::SortPairsAs<kInOrder>;
+  static constexpr int kThreads = Sort::kThreads;
+  Sort sort;
   bool alone;  // pairs are groups of one row
   StagedRows from;
   std::uint16_t* to;
@@ -324,7 +326,7 @@ bool whole(const ExpertWeights& expert, StripKind kind) {
 
 struct Memory {
   cuda_ops::PairLists lists;
-  std::uint16_t *x, *m;
+  std::uint16_t *x, *m, *whole;  // whole: m of all ranks; m where one has all
   float* outputs;
 
   Memory(const ExpertsArgs& args, bool shared, int rows, int groups, cuda_ops::Carver& carver) {
@@ -339,26 +341,38 @@ struct Memory {
     }
     lists.used = carver.take<std::int32_t>(1);
     x = carver.take<std::uint16_t>(static_cast<std::size_t>(rows) * args.hidden);
-    m = carver.take<std::uint16_t>(all * inter);
-    outputs = carver.take<float>(all * static_cast<std::size_t>(args.hidden));
+    m = whole = carver.take<std::uint16_t>(all * inter);
+    const LinearWeight& down = args.experts[0].down;
+    if (cuda_ops::shares_inner(args.experts[0])) {
+      whole = carver.take<std::uint16_t>(all * static_cast<std::size_t>(down.in()));
+    }
+    outputs = carver.take<float>(all * static_cast<std::size_t>(down.out()));
   }
 };
+
+template <bool kInOrder>
+void list_and_stage(const Exec& exec, const ExpertsArgs& args, int first, int rows, int group_rows, bool shared,
+                    const StagedRows& from, const Memory& work) {
+  const int pairs = rows * args.slots, groups = cuda_ops::groups_of(args, rows, group_rows);
+  const ListAndStage<kInOrder> list{
+      {cuda_ops::table_of(args), work.lists, args.expert_ids + std::ptrdiff_t{first} * args.slots,
+       args.expert_weights + std::ptrdiff_t{first} * args.slots, args.slots, pairs, groups, group_rows, {}},
+      pairs <= cuda_ops::kAlonePairs,
+      from,
+      work.x,
+      rows,
+      shared};
+  const std::int64_t pieces = std::int64_t{rows} * args.hidden / 8;
+  cuda_ops::launch(exec, 1 + (pieces + list.kThreads - 1) / list.kThreads, list, list.sort.kSharedBytes);
+}
 
 template <int kTiles>
 void run(const Exec& exec, const ExpertsArgs& args, int first, int rows, const ExpertWeights* shared,
          const StagedRows& from, const float* other, const Memory& work) {
-  const int pairs = rows * args.slots, groups = cuda_ops::groups_of(args, rows, 8 * kTiles);
-  const bool alone = pairs <= cuda_ops::kAlonePairs;
-  const ListAndStage list{
-      {cuda_ops::table_of(args), work.lists, args.expert_ids + std::ptrdiff_t{first} * args.slots,
-       args.expert_weights + std::ptrdiff_t{first} * args.slots, args.slots, pairs, groups, 8 * kTiles, {}},
-      alone,
-      from,
-      work.x,
-      rows,
-      shared != nullptr};
-  const std::int64_t pieces = std::int64_t{rows} * args.hidden / 8;
-  cuda_ops::launch(exec, 1 + (pieces + list.kThreads - 1) / list.kThreads, list, cuda_ops::SortPairs::kSharedBytes);
+  const int pairs = rows * args.slots;
+  cuda_ops::lists_in_order(exec)
+      ? list_and_stage<true>(exec, args, first, rows, 8 * kTiles, shared != nullptr, from, work)
+      : list_and_stage<false>(exec, args, first, rows, 8 * kTiles, shared != nullptr, from, work);
 
   const int teams = cuda_ops::processors(exec);
   StreamExperts<true, kTiles> inner{};
@@ -375,7 +389,7 @@ void run(const Exec& exec, const ExpertsArgs& args, int first, int rows, const E
   down.routed = StripLinear(args.experts[0].down.view());
   down.groups[0] = work.lists.down;
   down.used = work.lists.used;
-  down.x = work.m;
+  down.x = work.whole;
   down.pairs = pairs;
   down.y = work.outputs;
   if (shared != nullptr) {
@@ -385,9 +399,10 @@ void run(const Exec& exec, const ExpertsArgs& args, int first, int rows, const E
     inner.shared_rows = down.shared_rows = rows;
   }
   cuda_ops::launch(exec, teams, inner, inner.kSharedBytes);
-  if (args.experts[0].down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, pairs, inner.routed.out, work.m);
+  gather_inner(exec, std::int64_t{pairs} + inner.shared_rows, args.experts[0], work.m, work.whole);
+  if (args.experts[0].down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, pairs, down.routed.in, work.whole);
   cuda_ops::launch(exec, teams, down, down.kSharedBytes);
-  if (shared != nullptr) other = work.outputs + static_cast<std::ptrdiff_t>(pairs) * args.hidden;
+  if (shared != nullptr) other = work.outputs + static_cast<std::ptrdiff_t>(pairs) * down.routed.out;
   cuda_ops::combine_slots(exec, args, first, rows, work.outputs, work.lists, other);
 }
 
@@ -414,8 +429,9 @@ bool tiles_experts(const ExpertsArgs& args, int rows) {
 }
 
 bool streams_shared(const ExpertsArgs& args, const ExpertWeights& shared, int rows) {
-  return rows <= kSomeRows && whole(shared, StripKind::kFp8) && shared.gate.out() == args.experts[0].gate.out() &&
-         shared.gate.in() == args.hidden;
+  const ExpertWeights& expert = args.experts[0];
+  return rows <= kSomeRows && whole(shared, StripKind::kFp8) && shared.gate.out() == expert.gate.out() &&
+         shared.down.in() == expert.down.in() && shared.gate.in() == args.hidden;
 }
 
 namespace {
@@ -435,7 +451,7 @@ void stream_experts(const Exec& exec, const ExpertsArgs& args, int first, int ro
                     const StagedRows& from, const float* other, cuda_ops::Carver& carver) {
   const Memory work(args, shared != nullptr, rows, groups_of(args, rows), carver);
   if (multiplies_pairs(exec, args, rows, shared)) {
-    return multiply_pairs(exec, args, first, rows, shared, from, other, work.m);
+    return multiply_pairs(exec, args, first, rows, shared, from, other, work.m, work.whole);
   }
   few(args, rows) ? run<1>(exec, args, first, rows, shared, from, other, work)
                   : run<2>(exec, args, first, rows, shared, from, other, work);

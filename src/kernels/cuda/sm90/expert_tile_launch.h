@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kernels/cuda/sm90/expert_tiles.h"
-#include "kernels/cuda/sm90/sm90_ops.h"
 #include "kernels/cuda/sm90/tile_products.h"
 
 namespace sluice::cuda_sm90 {
@@ -19,7 +18,8 @@ void launch_expert_tiles(const Exec& exec, const ExpertTiles& of) {
   inner.tiles = tiles(of.gate, 4 * kStrips), down.tiles = tiles(of.down, 8 * kStrips);
   inner.m = of.m, inner.weights = of.weights, inner.activation = of.activation;
   for (TileLaunch* product : {&inner, &down}) {
-    if (product == &down && of.rounds) round_rows_to_fp8(exec, of.pairs, of.down.weight.in, of.m);
+    if (product == &down) gather_inner(exec, of.pairs, *of.expert, of.m, of.whole);
+    if (product == &down && of.rounds) round_rows_to_fp8(exec, of.pairs, of.down.weight.in, of.whole);
     for (int i = of.sizes.count - 1; i >= 0; --i) {
       product->groups = of.begin + i;
       product->follows = i + 1 < of.sizes.count;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/shared/expert_pairs.h"
-#include "kernels/cuda/sm90/strip_products.h"
+#include "kernels/cuda/sm90/sm90_ops.h"
 
 namespace sluice::cuda_sm90 {
 
@@ -15,7 +15,9 @@ struct ExpertTiles {
   cuda_ops::GroupSizes sizes;   // expert_tile_sizes()
   const std::int32_t* begin;    // of each size its first group, and their end
   int groups;                   // at most so many
-  std::uint16_t* m;             // [pairs, inter], down's inputs
+  const ExpertWeights* expert;  // any, as all are alike
+  std::uint16_t* m;             // [pairs, inter]
+  std::uint16_t* whole;         // down's inputs: m of all ranks, m itself where one has all
   const float* weights;         // of pairs
   Activation activation;
   std::int64_t pairs;

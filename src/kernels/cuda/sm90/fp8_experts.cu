@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/formats/number_formats.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/shared/expert_pairs.h"
 
@@ -32,23 +33,43 @@ int group_rows(int pairs, int experts) {
   return kFp8TileRows;
 }
 
+// The share of m that a rank has, as bf16; a value a thread.
+struct RoundActivation {
+  static constexpr int kThreads = 1;
+  cuda_ops::ActivationValues values;
+  std::uint16_t* to;
+  int ld;
+
+  SLUICE_DEVICE void operator()(const cuda_ops::Team<kThreads>& team) const {
+    const int row = team.index / values.dim, d = team.index % values.dim;
+    to[static_cast<std::ptrdiff_t>(row) * ld + d] = to_bf16(values(row, d)).bits;
+  }
+};
+
 // What multiplies `rows` rows by one expert each: their codes, gate and up, and m's codes.
 struct Stage {
   Fp8Rows x, m;
   float *gate = nullptr, *up = nullptr;
+  std::uint16_t *own = nullptr, *whole = nullptr;  // of m, of which ranks have shares: this one's, and that of all
 
   Stage(Carver& carver, const ExpertWeights& expert, int rows, int code_rows) {
     const int inter = expert.gate.out();
     x = take_rows(carver, code_rows, expert.gate.in());
-    m = take_rows(carver, code_rows, inter);
+    m = take_rows(carver, code_rows, expert.down.in());
     gate = carver.take<float>(static_cast<std::size_t>(rows) * static_cast<std::size_t>(inter));
     up = carver.take<float>(static_cast<std::size_t>(rows) * static_cast<std::size_t>(inter));
+    if (!cuda_ops::shares_inner(expert)) return;
+    const auto take = [&](int columns) {
+      return carver.take<std::uint16_t>(static_cast<std::size_t>(rows) * static_cast<std::size_t>(padded(columns)));
+    };
+    own = take(inter), whole = take(expert.down.in());
   }
 };
 
 class Fp8Experts {
  public:
-  Fp8Experts(const Exec& exec, const ExpertsArgs& args, const float* other) : exec_(exec), args_(args), other_(other) {}
+  Fp8Experts(const Exec& exec, const ExpertsArgs& args, const float* other)
+      : exec_(exec), args_(args), other_(other), columns_(cuda_ops::output_columns(args)) {}
 
   void run() {
     int piece = args_.rows;  // rows at once
@@ -76,7 +97,7 @@ class Fp8Experts {
       for (RowGroup** list : {&lists.gate, &lists.up, &lists.down}) {
         *list = carver.take<RowGroup>(static_cast<std::size_t>(groups));
       }
-      outputs = carver.take<float>(count * static_cast<std::size_t>(args.hidden));
+      outputs = carver.take<float>(count * static_cast<std::size_t>(cuda_ops::output_columns(args)));
     }
   };
   struct Shared {
@@ -84,7 +105,8 @@ class Fp8Experts {
     float* y;
     Shared(Carver& carver, const ExpertsArgs& args, int rows)
         : stage(carver, *args.shared, rows, whole_tiles(rows)),
-          y(carver.take<float>(static_cast<std::size_t>(rows) * static_cast<std::size_t>(args.hidden))) {}
+          y(carver.take<float>(static_cast<std::size_t>(rows) *
+                               static_cast<std::size_t>(cuda_ops::output_columns(args)))) {}
   };
   std::size_t bytes(int rows) const {
     Carver carver(nullptr);
@@ -95,7 +117,7 @@ class Fp8Experts {
 
   void run(int first, int rows) {
     Carver carver(cuda_ops::workspace(exec_, bytes(rows)));
-    const std::ptrdiff_t at = std::ptrdiff_t{first} * args_.hidden;
+    const std::ptrdiff_t at = std::ptrdiff_t{first} * columns_;
     const float* last = other_ != nullptr ? other_ + at : nullptr;
     if (args_.slots == 0) return multiply_shared(Shared(carver, args_, rows), first, rows, last);
     const Routed routed(carver, args_, rows);
@@ -108,10 +130,10 @@ class Fp8Experts {
     cuda_ops::combine_slots(exec_, args_, first, rows, routed.outputs, routed.lists, last);
   }
   void multiply_shared(const Shared& shared, int first, int rows, const float* other) {
-    float* y = args_.y + std::ptrdiff_t{first} * args_.hidden;
+    float* y = args_.y + std::ptrdiff_t{first} * columns_;
     multiply(*args_.shared, shared.stage, Fp8Launch{.rows = rows}, x_of(first), nullptr,
              other == nullptr ? y : shared.y);
-    if (other != nullptr) cuda_ops::add(exec_, AddArgs{rows, args_.hidden, shared.y, y});
+    if (other != nullptr) cuda_ops::add(exec_, AddArgs{rows, columns_, shared.y, y});
   }
   void multiply_routed(const Routed& of, int first, int rows) {
     cuda_ops::list_pairs(exec_, args_, first, rows, of.group_rows, of.lists);
@@ -145,6 +167,13 @@ class Fp8Experts {
     const Fp8Product inner[] = {product(expert.gate, stage.x, lists != nullptr ? lists->gate : nullptr, stage.gate),
                                 product(expert.up, stage.x, lists != nullptr ? lists->up : nullptr, stage.up)};
     run(inner);
+    if (cuda_ops::shares_inner(expert)) {
+      const int in = expert.down.in();
+      const cuda_ops::ActivationValues values{stage.gate, stage.up, m.weights, inter, args_.activation};
+      cuda_ops::launch(exec_, std::int64_t{launch.rows} * inter, RoundActivation{values, stage.own, padded(inter)});
+      gather_inner(exec_, launch.rows, expert, stage.own, stage.whole);
+      m = {.ldx = padded(in), .in = in, .rounded = stage.whole, .groups = m.groups, .group_rows = m.group_rows};
+    }
     make_fp8_rows(exec_, rows, m, stage.m);
     const Fp8Product down = product(expert.down, stage.m, lists != nullptr ? lists->down : nullptr, y);
     run({&down, 1});
@@ -153,6 +182,7 @@ class Fp8Experts {
   const Exec& exec_;
   const ExpertsArgs& args_;
   const float* other_;
+  int columns_;  // of y
 };
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace {
 
 using cuda_ops::Team;
 
-// A block of a row: four values a thread.
+// A block of a row: four values a thread. kRounded: of bf16 values.
+template <bool kRounded>
 struct MakeFp8Rows {
   static constexpr int kThreads = 32;
   Fp8Inputs from;
@@ -21,6 +22,7 @@ struct MakeFp8Rows {
 
   SLUICE_DEVICE float value(std::ptrdiff_t row, float weight, int k) const {
     if (k >= from.in) return 0.0F;
+    if constexpr (kRounded) return to_float(bf16{from.rounded[row * from.ldx + k]});
     const float x = from.x[row * from.ldx + k];
     if (from.up == nullptr) return x;
     return round_to_bf16(activated<true>(from.activation, x, from.up[row * from.ldx + k], weight));
@@ -68,9 +70,12 @@ struct MakeFp8Rows {
 
 void make_fp8_rows(const Exec& exec, int rows, const Fp8Inputs& from, const Fp8Rows& to) {
   const int blocks = fp8_blocks(from.in);
+  if (from.rounded != nullptr) {
+    return cuda_ops::launch(exec, std::int64_t{rows} * blocks, MakeFp8Rows<true>{from, to, blocks, false});
+  }
   const bool whole = from.up == nullptr && from.in % kFp8Inputs == 0 && from.ldx % 4 == 0 &&
                      reinterpret_cast<std::uintptr_t>(from.x) % 16 == 0;
-  cuda_ops::launch(exec, std::int64_t{rows} * blocks, MakeFp8Rows{from, to, blocks, whole});
+  cuda_ops::launch(exec, std::int64_t{rows} * blocks, MakeFp8Rows<false>{from, to, blocks, whole});
 }
 
 void multiply_fp8(const Exec& exec, const Fp8Launch& launch, std::span<const Fp8Product> products) {

@@ -55,8 +55,9 @@ struct Fp8Inputs {
   std::ptrdiff_t ldx = 0;
   const std::int32_t* x_rows = nullptr;
   int in = 0;
-  const float* up = nullptr;       // not null: x is the gate's product, both [rows, in]
-  const float* weights = nullptr;  // of rows; null: 1
+  const std::uint16_t* rounded = nullptr;  // not null: x as bf16 values, `ldx` from one row to the next; no x then
+  const float* up = nullptr;               // not null: x is the gate's product, both [rows, in]
+  const float* weights = nullptr;          // of rows; null: 1
   Activation activation = {};
   // Not null: row i of these groups is that of `group_rows` i.
   const RowGroup* groups = nullptr;

@@ -533,7 +533,7 @@ bool multiplies_pairs(const Exec& exec, const ExpertsArgs& args, int rows, const
 }
 
 void multiply_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, const ExpertWeights* shared,
-                    const StagedRows& from, const float* other, std::uint16_t* m) {
+                    const StagedRows& from, const float* other, std::uint16_t* m, std::uint16_t* whole) {
   const ExpertWeights& expert = args.experts[0];
   const cuda_ops::ExpertTable table = cuda_ops::table_of(args);
   GateAndUp inner{};
@@ -551,12 +551,13 @@ void multiply_pairs(const Exec& exec, const ExpertsArgs& args, int first, int ro
   inner.of_pairs = args.expert_weights + std::ptrdiff_t{first} * args.slots;
   inner.from = from, inner.in_place = from.in_place();
   inner.activation = args.activation;
-  inner.m = m, down.m = m;
+  inner.m = m, down.m = whole;
   down.other = other;
-  down.y = args.y + std::ptrdiff_t{first} * args.hidden;
+  down.y = args.y + std::ptrdiff_t{first} * expert.down.out();
   cuda_ops::launch(exec, bytes.teams, inner, bytes.gate);
+  gather_inner(exec, inner.weights.pairs + (shared != nullptr ? rows : 0), expert, m, whole);
   if (expert.down.input_form() == InputForm::kFp8) {
-    round_rows_to_fp8(exec, inner.weights.pairs, inner.weights.routed.out, m);
+    round_rows_to_fp8(exec, inner.weights.pairs, down.weights.routed.in, whole);
   }
   cuda_ops::launch(exec, std::min(down.weights.routed.strips, bytes.teams), down, bytes.down);
 }

@@ -7,8 +7,9 @@ namespace sluice::cuda_sm90 {
 
 // Whether they are multiplied so; of what streams_experts() takes (kernels/cuda/sm90/expert_stream.h).
 bool multiplies_pairs(const Exec& exec, const ExpertsArgs& args, int rows, const ExpertWeights* shared);
-// As stream_experts(). m: [pairs, inter], the shared expert's rows behind them.
+// As stream_experts(). m: [pairs, inter], the shared expert's rows behind them; whole: that of all ranks, m itself
+// where one has all.
 void multiply_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, const ExpertWeights* shared,
-                    const StagedRows& from, const float* other, std::uint16_t* m);
+                    const StagedRows& from, const float* other, std::uint16_t* m, std::uint16_t* whole);
 
 }  // namespace sluice::cuda_sm90

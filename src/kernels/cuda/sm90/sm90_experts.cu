@@ -39,9 +39,17 @@ struct ActivateAndRound {
   }
 };
 
-int padded(int columns) {
-  return (columns + kCellInputs - 1) / kCellInputs * kCellInputs;
-}
+// Zeros behind the `in` values of rows of `padded` ones.
+struct ClearBehind {
+  static constexpr int kThreads = 1;
+  std::uint16_t* to;
+  int in, padded;
+
+  SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
+    const int behind = padded - in;
+    to[std::ptrdiff_t{team.index / behind} * padded + in + team.index % behind] = 0;
+  }
+};
 
 bool in_strips(const ExpertWeights& expert) {
   return cuda_sm90::in_strips(expert.gate) && cuda_sm90::in_strips(expert.up) && cuda_sm90::in_strips(expert.down);
@@ -50,13 +58,15 @@ bool in_strips(const ExpertWeights& expert) {
 // Of gate and up, and of m.
 struct InnerRows {
   float *gate, *up;
-  std::uint16_t* m;
+  std::uint16_t *m, *whole;  // whole: of all ranks; m where one has all
 
   InnerRows(const ExpertWeights* expert, std::size_t rows, Carver& carver) {
     const auto inter = expert == nullptr ? 0 : static_cast<std::size_t>(expert->gate.out());
     gate = carver.take<float>(rows * inter);
     up = carver.take<float>(rows * inter);
-    m = carver.take<std::uint16_t>(rows * static_cast<std::size_t>(padded(static_cast<int>(inter))));
+    m = whole = carver.take<std::uint16_t>(rows * static_cast<std::size_t>(padded(static_cast<int>(inter))));
+    if (expert == nullptr || !cuda_ops::shares_inner(*expert)) return;
+    whole = carver.take<std::uint16_t>(rows * static_cast<std::size_t>(padded(expert->down.in())));
   }
 };
 
@@ -77,8 +87,9 @@ struct Work {
     for (cuda_ops::RowGroup** list : {&lists.gate, &lists.up, &lists.down}) {
       *list = carver.take<cuda_ops::RowGroup>(static_cast<std::size_t>(groups));
     }
-    outputs = carver.take<float>(pairs * static_cast<std::size_t>(args.hidden));
-    shared_out = carver.take<float>(shared_expert == nullptr ? 0 : static_cast<std::size_t>(rows) * args.hidden);
+    const auto columns = static_cast<std::size_t>(cuda_ops::output_columns(args));
+    outputs = carver.take<float>(pairs * columns);
+    shared_out = carver.take<float>(shared_expert == nullptr ? 0 : static_cast<std::size_t>(rows) * columns);
   }
 };
 
@@ -91,7 +102,8 @@ int group_rows(const ExpertsArgs& args, int rows) {
 
 class StripExperts {
  public:
-  StripExperts(const ExpertsArgs& args, const ExpertWeights* shared) : args_(args), shared_(shared) {
+  StripExperts(const ExpertsArgs& args, const ExpertWeights* shared)
+      : args_(args), shared_(shared), columns_(cuda_ops::output_columns(args)) {
     const Rows& x = args.x;
     const ExpertWeights& expert = args.slots > 0 ? args.experts[0] : *shared;
     const InputForm form = expert.gate.input_form();
@@ -138,7 +150,7 @@ class StripExperts {
       const StripRows of_pairs{.rows = rows * args_.slots, .group_count = groups, .kernel_rows = of_group};
       multiply(exec, args_.experts[0], of_pairs, {x.x, x.ldx, work.lists.rows}, &work.lists, work.routed, work.outputs);
     }
-    const std::ptrdiff_t at = std::ptrdiff_t{first} * args_.hidden;
+    const std::ptrdiff_t at = std::ptrdiff_t{first} * columns_;
     const float* of_others = other != nullptr ? other + at : nullptr;
     const bool alone = args_.slots == 0 && other == nullptr;  // no output of strips is -0: there is nothing to add
     if (shared_ != nullptr) {
@@ -150,7 +162,7 @@ class StripExperts {
       return cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists,
                                      shared_ != nullptr ? work.shared_out : of_others);
     }
-    cuda_ops::add(exec, AddArgs{rows, args_.hidden, work.shared_out, args_.y + at});
+    cuda_ops::add(exec, AddArgs{rows, columns_, work.shared_out, args_.y + at});
   }
 
   // The shared expert alone, in y, to which the others are added. What it takes from the workspace is free again then.
@@ -159,7 +171,7 @@ class StripExperts {
     const SharedWork work(*this, rows, carver);
     const StagedRows from = x_.from(first);
     if (!x_.in_place()) stage_rows(exec, rows, from, work.x);
-    float* y = args_.y + std::ptrdiff_t{first} * args_.hidden;
+    float* y = args_.y + std::ptrdiff_t{first} * columns_;
     multiply(exec, *shared_, behind(rows, shared_bytes(rows)), inputs(from, work.x), nullptr, work.inner, y);
     return y;
   }
@@ -183,7 +195,7 @@ class StripExperts {
     const bool together = shared_ != nullptr && streams_shared(args_, *shared_, rows);
     Carver counter(nullptr);
     count_stream(args_, rows, together, counter);
-    if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
+    if (other != nullptr) other += std::ptrdiff_t{first} * columns_;
     if (shared_ != nullptr && !together) other = multiply_shared(exec, first, rows);
     Carver carver(cuda_ops::workspace(exec, counter.bytes()));
     stream_experts(exec, args_, first, rows, together ? shared_ : nullptr, x_.from(first), other, carver);
@@ -192,7 +204,7 @@ class StripExperts {
   // Experts with many rows each.
   struct TileWork {
     PairLists lists;
-    std::uint16_t *x, *m;
+    std::uint16_t *x, *m, *whole;  // InnerRows
     float* outputs;
 
     TileWork(const ExpertsArgs& args, int rows, int groups, bool stages, Carver& carver) {
@@ -205,8 +217,12 @@ class StripExperts {
       }
       lists.used = carver.take<std::int32_t>(cuda_ops::GroupSizes::kMost + 2);
       x = carver.take<std::uint16_t>(stages ? static_cast<std::size_t>(rows) * padded(args.hidden) : 0);
-      m = carver.take<std::uint16_t>(pairs * static_cast<std::size_t>(args.experts[0].gate.out()));
-      outputs = carver.take<float>(pairs * static_cast<std::size_t>(args.hidden));
+      const ExpertWeights& expert = args.experts[0];
+      m = whole = carver.take<std::uint16_t>(pairs * static_cast<std::size_t>(expert.gate.out()));
+      if (cuda_ops::shares_inner(expert)) {
+        whole = carver.take<std::uint16_t>(pairs * static_cast<std::size_t>(expert.down.in()));
+      }
+      outputs = carver.take<float>(pairs * static_cast<std::size_t>(expert.down.out()));
     }
   };
   StripKind kind() const { return StripLinear(args_.experts[0].gate.view()).kind; }
@@ -220,7 +236,7 @@ class StripExperts {
   void tiles(const Exec& exec, int first, int rows, const float* other) {
     const auto sizes = expert_tile_sizes(kind(), rows, args_.slots, static_cast<int>(args_.experts.size()));
     const int groups = cuda_ops::groups_of(args_, rows, sizes.rows[sizes.count - 1]);
-    if (other != nullptr) other += std::ptrdiff_t{first} * args_.hidden;
+    if (other != nullptr) other += std::ptrdiff_t{first} * columns_;
     if (shared_ != nullptr) other = multiply_shared(exec, first, rows);
     Carver carver(cuda_ops::workspace(exec, tile_bytes(rows)));
     const StagedRows from = x_.from(first);
@@ -229,7 +245,6 @@ class StripExperts {
     cuda_ops::list_pairs(exec, args_, first, rows, sizes.rows[sizes.count - 1], work.lists, sizes);
     const Inputs x = inputs(from, work.x);
     const ExpertWeights& expert = args_.experts[0];
-    const int inter = expert.gate.out();
     const auto product = [&](const LinearWeight& weight, const Inputs& of, const cuda_ops::RowGroup* of_groups) {
       StripProduct made = strip_product(weight, work.outputs, weight.out());
       made.x = of.x, made.ldx = of.ldx, made.x_rows = of.rows, made.groups = of_groups;
@@ -239,8 +254,9 @@ class StripExperts {
     multiply_expert_tiles(
         exec,
         {product(expert.gate, of_pairs, work.lists.gate), product(expert.up, of_pairs, work.lists.up),
-         product(expert.down, {work.m, inter, nullptr}, work.lists.down), sizes, work.lists.used + 1, groups, work.m,
-         work.lists.weights, args_.activation, rows * args_.slots, expert.down.input_form() == InputForm::kFp8});
+         product(expert.down, {work.whole, expert.down.in(), nullptr}, work.lists.down), sizes, work.lists.used + 1,
+         groups, &expert, work.m, work.whole, work.lists.weights, args_.activation, rows * args_.slots,
+         expert.down.input_form() == InputForm::kFp8});
     cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists, other);
   }
 
@@ -279,18 +295,33 @@ class StripExperts {
       const int pieces = padded(inter) / 8;
       cuda_ops::launch(exec, std::int64_t{rows.rows} * pieces, ActivateAndRound{values, inner.m, pieces});
     }
-    if (expert.down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, rows.rows, padded(inter), inner.m);
+    gather_inner(exec, rows.rows, expert, inner.m, inner.whole);
+    const int whole = padded(expert.down.in());
+    if (expert.down.input_form() == InputForm::kFp8) round_rows_to_fp8(exec, rows.rows, whole, inner.whole);
     const StripProduct second =
-        product(expert.down, {inner.m, padded(inter), nullptr}, lists != nullptr ? lists->down : nullptr, y);
+        product(expert.down, {inner.whole, whole, nullptr}, lists != nullptr ? lists->down : nullptr, y);
     multiply_strips(exec, rows, {&second, 1});
   }
 
   const ExpertsArgs& args_;
   const ExpertWeights* shared_;
+  int columns_;  // of y
   StagedRows x_{};
 };
 
 }  // namespace
+
+void gather_inner(const Exec& exec, std::int64_t rows, const ExpertWeights& expert, std::uint16_t* m,
+                  std::uint16_t* whole) {
+  if (!cuda_ops::shares_inner(expert)) return;
+  const auto words = [](std::uint16_t* values, int columns) {
+    SLUICE_CHECK(columns % 2 == 0, "a share of bf16 values is whole words");
+    return cuda_ops::InnerWords{values, padded(columns) / 2, columns / 2};
+  };
+  const int in = expert.down.in();
+  cuda_ops::gather_words(exec, static_cast<int>(rows), words(m, expert.gate.out()), words(whole, in));
+  cuda_ops::launch(exec, rows * (padded(in) - in), ClearBehind{whole, in, padded(in)});
+}
 
 // Those that are FP8 in tiles (fp8_experts.h), and the others.
 void experts_with_fp8(const Exec& exec, const ExpertsArgs& args, bool routed_fp8, bool shared_fp8) {
@@ -312,6 +343,7 @@ void experts_with_fp8(const Exec& exec, const ExpertsArgs& args, bool routed_fp8
 
 void experts(const Exec& exec, const ExpertsArgs& args) {
   if (args.rows == 0) return;
+  cuda_ops::check_shares(exec, args);
   const bool routed_fp8 = args.slots > 0 && in_fp8_tiles(args.experts[0]);
   const bool shared_fp8 = args.shared != nullptr && in_fp8_tiles(*args.shared);
   if (routed_fp8 || shared_fp8) return experts_with_fp8(exec, args, routed_fp8, shared_fp8);

@@ -33,6 +33,15 @@ StripProduct strip_product(const LinearWeight& weight, float* y, std::ptrdiff_t 
 // whatever the order of the values in their blocks of 128. in: a multiple of 8.
 void round_rows_to_fp8(const Exec& exec, std::int64_t rows, int in, std::uint16_t* x);
 
+// To whole cells.
+inline int padded(int columns) {
+  return (columns + kCellInputs - 1) / kCellInputs * kCellInputs;
+}
+// Of experts whose m the ranks share: m [rows, gate's outputs] of all ranks becomes `whole` [rows, down's inputs],
+// bf16, rows of whole cells, zeros behind. Nothing where a rank has all of m, which is `whole` then.
+void gather_inner(const Exec& exec, std::int64_t rows, const ExpertWeights& expert, std::uint16_t* m,
+                  std::uint16_t* whole);
+
 // Rows of inputs as a job gives them: floats, or prepared as bf16 pairs (kernels/weights/linear_inputs.h).
 struct StagedRows {
   const float* x;
