@@ -114,9 +114,10 @@ std::string ranks_text(const ModelPlan& plan, int ranks) {
     for (const std::int64_t size : tensor.shape) stored *= static_cast<double>(size);
     whole += stored, bytes += tensor.own * stored;
   }
-  return fmt::format("ranks: {} (--tensor-parallel-size), each with {} of the {} of weights; {:.0f} bytes of cache a "
-                     "token on each\n",
-                     ranks, format_bytes(bytes), format_bytes(whole), plan.cache_layout.latent_bytes_per_token());
+  return fmt::format(
+      "ranks: {} (--tensor-parallel-size), each with {} of the {} of weights; {:.0f} bytes of cache a "
+      "token on each\n",
+      ranks, format_bytes(bytes), format_bytes(whole), plan.cache_layout.latent_bytes_per_token());
 }
 
 Status inspect(const InspectOptions& options) {

@@ -37,7 +37,8 @@ Status validate(const SpeculationOptions& options, const SchedulerOptions& sched
 
 Status validate(const EngineSetup& options) {
   constexpr int kMaxThreads = 1024, kMaxSeqs = 1 << 16, kMaxRows = 1 << 20;
-  SLUICE_RETURN_IF_ERROR(in_range("--tensor-parallel-size", options.machine.tensor_parallel_size, 1, kMostTensorParallel));
+  SLUICE_RETURN_IF_ERROR(
+      in_range("--tensor-parallel-size", options.machine.tensor_parallel_size, 1, kMostTensorParallel));
   SLUICE_RETURN_IF_ERROR(in_range("--collective-timeout", options.machine.collective_timeout, 1, 3600));
   SLUICE_RETURN_IF_ERROR(in_range("--threads", options.machine.threads, 0, kMaxThreads));
   SLUICE_RETURN_IF_ERROR(in_range("--max-num-seqs", options.scheduler.max_num_seqs, 1, kMaxSeqs));

@@ -139,7 +139,8 @@ Result<ModelPlan> plan_model(ModelConfig config, const EngineSetup& options) {
   SLUICE_ASSIGN_OR_RETURN(auto profile, resolve_profile(options, config));
   const Family family = family_of(config);
   if (options.mtp) SLUICE_RETURN_IF_ERROR(family.check_mtp(config));
-  return family.plan(std::move(config), std::move(profile), options.mtp, {.ranks = options.machine.tensor_parallel_size});
+  return family.plan(std::move(config), std::move(profile), options.mtp,
+                     {.ranks = options.machine.tensor_parallel_size});
 }
 
 }  // namespace sluice

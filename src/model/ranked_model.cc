@@ -92,8 +92,8 @@ void RankedModel::draft(const Exec& exec, const StepTables& step, const CacheVie
   place_views(cache);
   group_.each([&](int rank) {
     parts_[static_cast<std::size_t>(rank)]->draft(group_.rank_exec(exec, rank), tables_of(group_, rank, step),
-                                                  views_[static_cast<std::size_t>(rank)], depth, group_.of(rank, logits),
-                                                  rank == 0 ? tap : nullptr);
+                                                  views_[static_cast<std::size_t>(rank)], depth,
+                                                  group_.of(rank, logits), rank == 0 ? tap : nullptr);
   });
 }
 

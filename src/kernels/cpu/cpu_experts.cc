@@ -318,9 +318,9 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   const auto of_activation = [&](int i) {
     const ExpertWeights& w = *group(i).weights;
     // A piece of the activations is whole blocks of the next inputs.
-    const int unit = pieces ? std::lcm(std::lcm(linear.row_unit(w.gate), linear.row_unit(w.up)),
-                                                         input_block(w.down.input_form()))
-                                              : 0;
+    const int unit =
+        pieces ? std::lcm(std::lcm(linear.row_unit(w.gate), linear.row_unit(w.up)), input_block(w.down.input_form()))
+               : 0;
     return LinearExtent{group(i).rows, w.gate.out(), 2 * args.hidden, group(i).x_tiles != nullptr, unit};
   };
   const auto of_down = [&](int i) {

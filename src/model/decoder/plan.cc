@@ -4,8 +4,7 @@
 
 namespace sluice::decoder {
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool /*mtp*/,
-                       const RankGroup& group) {
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool /*mtp*/, const RankGroup& group) {
   ModelPlan plan;
   std::vector<LayerPlanes> planes;
   plan.cache_layout = make_cache_layout(config, profile, group, planes);

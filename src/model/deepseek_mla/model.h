@@ -37,9 +37,10 @@ class DeepSeekMla final : public FamilyModel {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading);
-  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, bool mtp,
-                                   const RankGroup& group, int rows, Position positions) {
-    return DeepSeekMla(Checkpoint::none(), std::move(config), std::move(profile), mtp, group).step_bytes(rows, positions);
+  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, bool mtp, const RankGroup& group,
+                                   int rows, Position positions) {
+    return DeepSeekMla(Checkpoint::none(), std::move(config), std::move(profile), mtp, group)
+        .step_bytes(rows, positions);
   }
 
   ~DeepSeekMla() override;

@@ -33,8 +33,7 @@ std::vector<PlanFact> facts(const ModelConfig& config) {
 
 }  // namespace
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp,
-                       const RankGroup& group) {
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp, const RankGroup& group) {
   ModelPlan plan;
   std::vector<LayerPlanes> planes;
   plan.cache_layout = make_cache_layout(config, profile, mtp, planes);

@@ -41,9 +41,10 @@ class DeepSeekV4 final : public FamilyModel {
  public:
   static Result<std::unique_ptr<Model>> load(const Exec& exec, Checkpoint checkpoint, ModelConfig config,
                                              NumericsProfile profile, const Loading& loading);
-  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, bool mtp,
-                                   const RankGroup& group, int rows, Position positions) {
-    return DeepSeekV4(Checkpoint::none(), std::move(config), std::move(profile), mtp, group).step_bytes(rows, positions);
+  static std::size_t step_bytes_of(ModelConfig config, NumericsProfile profile, bool mtp, const RankGroup& group,
+                                   int rows, Position positions) {
+    return DeepSeekV4(Checkpoint::none(), std::move(config), std::move(profile), mtp, group)
+        .step_bytes(rows, positions);
   }
 
   ~DeepSeekV4() override;

@@ -39,8 +39,7 @@ std::vector<PlanFact> facts(const ModelConfig& config) {
 
 }  // namespace
 
-Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp,
-                       const RankGroup& group) {
+Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp, const RankGroup& group) {
   SLUICE_RETURN_IF_ERROR(check_supported(config, profile));
   ModelPlan plan;
   std::vector<LayerPlanes> planes;

@@ -12,15 +12,14 @@ std::vector<std::string> deal_weights(const RankGroup& group, std::span<const Sh
   if (group.ranks == 1) return whole;
   const auto deal = [&](WeightSpec& spec, const SharedWeights& rule) {
     const std::int64_t outputs = spec.shape.front(), runs = rule.runs > 0 ? rule.runs : outputs / kShareStrip;
-    if (rule.runs > 0 && runs < group.ranks && group.ranks % runs == 0) {  // several ranks have copies of a run
+    if (rule.runs > 1 && runs < group.ranks && group.ranks % runs == 0) {  // several ranks have copies of a run
       const std::int64_t size = outputs / runs;
       spec.share = {group.rank / (group.ranks / runs) * size, size};
     } else if (rule.runs > 0 ? deals(group, runs) : deals_outputs(group, outputs)) {
       spec.share = share_of(group, outputs);
     } else {
-      const std::string note =
-          fmt::format("{} stays whole on each of {} ranks: {} {} cannot be dealt evenly", rule.name, group.ranks,
-                      rule.runs > 0 ? runs : outputs, rule.runs > 0 ? "heads" : "outputs in strips of 16");
+      const std::string note = fmt::format("{} ({} {})", rule.name, rule.runs > 0 ? runs : outputs,
+                                           rule.runs > 0 ? "runs of heads" : "outputs");
       if (std::ranges::find(whole, note) == whole.end()) whole.push_back(note);
     }
   };

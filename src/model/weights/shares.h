@@ -34,10 +34,10 @@ inline bool deals_outputs(const RankGroup& group, std::int64_t outputs) {
 // Weights that are dealt: those whose first name has `name` in it, in runs of outputs.
 struct SharedWeights {
   std::string_view name;
-  std::int64_t runs = 0;  // so many, whole heads say; 0: strips of outputs
+  std::int64_t runs = 0;  // so many, whole heads say; 1: they are not dealt; 0: strips of outputs
 };
-// The shares of a rank, in the specs: of these weights, and of those that make logits. Returns a line for each of
-// `shared` that stays whole.
+// The shares of a rank, in the specs: of these weights, and of those that make logits. Returns a name for each of
+// `shared` that stays whole, and how much of it there is.
 std::vector<std::string> deal_weights(const RankGroup& group, std::span<const SharedWeights> shared,
                                       WeightTable& table);
 
