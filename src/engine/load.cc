@@ -1,5 +1,6 @@
 // What needs a checkpoint on disk: Runner::load and Engine::start. The rest of the layer works on any Model.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -38,6 +39,9 @@ void log_load(const LoadReport& report, const Model& model, const std::string& f
            format_bytes(static_cast<double>(report.packed_bytes)), report.packing.empty() ? "" : ", ", report.packing,
            model.profile().text(), isa_name(*exec.kernels), exec.pool->threads());
   for (const std::string& note : report.notes) log_warning("{}: {}", folder, note);
+  if (!report.whole.empty()) {
+    log_info("{}: each rank has all of what cannot be dealt evenly: {}", folder, fmt::join(report.whole, ", "));
+  }
   const NumericsProfile& profile = model.profile();
   const CpuFeatures& features = features_of(*exec.kernels);
   if (profile.name == "default" && exec.device == &cpu_device() && features.has(CpuFeature::kAmxBf16)) {

@@ -69,6 +69,7 @@ struct LoadReport {
   std::string packing;                                 // where the packed form comes from; empty: there is none
   std::string weights_version;                         // model/weights/weights_version.h
   std::vector<std::string> notes;                      // unknown tensors and other things worth a line
+  std::vector<std::string> whole;                      // weights that each of several ranks has all of
   std::vector<BoundWeight> weights;
 };
 

@@ -4,6 +4,7 @@
 //   part 2: what a copy takes, and products with one row, each called so often (--repeat)
 //   part 3: a kernel that fails; nothing runs on the GPU after it in this process
 //   part 4: each op in random cases, each of them run so often (--repeat), to the same bits
+//   parts 5, 6, 7: all GPUs as ranks of a group, or two ranks on one: what they gather, how fast, a GPU that fails
 // Without --part: part 1. --cases: of each op, different ones in each run. --sizes official: shapes of V3 and V4.
 // --memory managed: cases are not in one piece of pinned memory, but each array in managed memory of its own, where
 // compute-sanitizer sees what lies beside it; and tests of sm90 that would take it minutes are brief. --early off: no
@@ -20,7 +21,14 @@
 
 namespace {
 
-constexpr std::array kParts = {"-GpuSpeed*:GpuFault*:*GpuRepeats*", "GpuSpeed*", "GpuFault*", "*GpuRepeats*"};
+constexpr std::array kParts = {"-GpuSpeed*:GpuFault*:*GpuRepeats*:GpuRanks*",
+                               "GpuSpeed*",
+                               "GpuFault*",
+                               "*GpuRepeats*",
+                               "GpuRanks.*",
+                               "GpuRanksSpeed.*",
+                               "GpuRanksFault.*"};
+constexpr std::size_t kFirstOfRanks = 5;
 
 }  // namespace
 
@@ -53,6 +61,8 @@ int main(int argc, char** argv) {
     std::printf("--part: expected 1 to %zu\n", kParts.size());
     return 2;
   }
+  // Ranks on one GPU: a kernel that is loaded when it first starts would wait for another rank's, which waits for it.
+  if (part >= kFirstOfRanks) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   arguments.insert(arguments.begin() + 1, std::string("--gtest_filter=") + kParts[part - 1]);
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());

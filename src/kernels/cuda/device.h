@@ -9,13 +9,17 @@
 // 0xFF, NaN as a float and -1 as an id. Thread safety: as Device's.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda/kernel_launch.h"
 #include "kernels/device/device.h"
+#include "kernels/device/exchange.h"
 #include "kernels/ops/kernel_times.h"
 #include "kernels/ops/ops.h"
 #include "sluice/status.h"
@@ -25,6 +29,7 @@ namespace sluice {
 class CudaDevice : public Device {
  public:
   virtual const std::string& gpu() const = 0;  // "GPU 0 (NVIDIA H100 80GB HBM3)", for messages
+  virtual int number() const = 0;              // of those that the driver shows
   virtual std::size_t total_bytes() const = 0;
   virtual void* stream() = 0;          // a cudaStream_t, on the calling thread's current device
   virtual std::byte* workspace() = 0;  // kCudaWorkspaceBytes (kernels/cuda/launch.h), or more
@@ -44,6 +49,13 @@ class CudaDevice : public Device {
   // Whether batches may be started as graphs (kernels/cuda/runtime/launch_graphs.h), which changes no bit.
   virtual void start_as_graphs(bool graphs) = 0;
   virtual std::size_t graph_starts() const = 0;  // batches that were
+  // Of the group whose rank the device is: status() is the group's as long as the device itself is well, and the group
+  // hears once that it is not. Empty: alone.
+  struct Group {
+    std::function<Status()> status;
+    std::function<void(const Status& why)> failed;
+  };
+  virtual void join(Group group) = 0;
   // For tests: kernels that start as if there were no such (kernels/cuda/launch.h).
   virtual void start_kernels_early(bool early) = 0;
   // For tests: a kernel that fails is enqueued.
@@ -57,6 +69,10 @@ Result<std::unique_ptr<CudaDevice>> open_cuda_device(int number);
 
 // Whether open_cuda_device(0) may succeed; takes microseconds if there is no driver.
 bool has_cuda_device();
+
+// Connects devices as ranks (kernels/cuda/runtime/peer_exchange.h).
+Result<std::unique_ptr<Exchange>> connect_cuda_devices(std::span<CudaDevice* const> ranks,
+                                                       std::chrono::milliseconds limit);
 
 // Kernels in the orders of the op headers: the bits of the CPU.
 const OpTable& cuda_op_table();

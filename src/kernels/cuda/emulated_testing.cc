@@ -13,6 +13,7 @@
 #include "kernels/cuda/shared/previous_rows.cu"
 #include "kernels/cuda/shared/rotations.cu"
 #include "kernels/cuda/shared/router.cu"
+#include "kernels/cuda/shared/shared_all_gather.cu"
 #include "kernels/cuda/shared/shared_attend.cu"
 #include "kernels/cuda/shared/shared_experts.cu"
 #include "kernels/cuda/shared/shared_hyper_connection.cu"
@@ -37,6 +38,7 @@ const OpTable& cuda_emulated_op_table() {
   static const OpTable table = [] {
     OpTable ops = kComposed;
     ops.store_kv = cuda_emulated_ops::store_kv;
+    ops.all_gather = cuda_emulated_ops::all_gather;
     return ops;
   }();
   return table;

@@ -116,10 +116,11 @@ WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profi
 
 std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group) {
   std::vector<SharedWeights> shared{{".o_proj."}, {".gate_proj."}, {".up_proj."}, {".down_proj."}};
-  if (!shares_heads(config, group)) return shared;
-  shared.push_back({".q_proj.", config.num_attention_heads});
-  shared.push_back({".k_proj.", config.num_key_value_heads});
-  shared.push_back({".v_proj.", config.num_key_value_heads});
+  const bool dealt = shares_heads(config, group);
+  shared.push_back({".q_proj.", dealt ? config.num_attention_heads : 1});
+  for (const char* keys : {".k_proj.", ".v_proj."}) {
+    shared.push_back({keys, dealt ? config.num_key_value_heads : 1, /*copied=*/dealt});
+  }
   return shared;
 }
 

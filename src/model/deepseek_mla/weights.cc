@@ -201,9 +201,8 @@ WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profi
   return TableBuilder(config, profile, group).build(weights);
 }
 
-std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group) {
+std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& /*group*/) {
   std::vector<SharedWeights> shared{{".o_proj."}, {".gate_proj."}, {".up_proj."}, {".down_proj."}};
-  if (!deals(group, config.num_attention_heads)) return shared;
   for (const char* queries : {".q_proj.", ".q_b_proj."}) shared.push_back({queries, config.num_attention_heads});
   return shared;
 }

@@ -259,10 +259,10 @@ void Weights::finish() {
   }
 }
 
-std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group) {
+std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& /*group*/) {
   std::vector<SharedWeights> shared{{".wo_b."}, {".w1."}, {".w2."}, {".w3."}};
-  if (!deals(group, config.v4().o_groups)) return shared;  // o_a has whole groups of heads
-  for (const char* by_heads : {".attn.wq_b.", ".attn_sink"}) shared.push_back({by_heads, config.num_attention_heads});
+  // o_a has whole groups of heads.
+  for (const char* by_heads : {".attn.wq_b.", ".attn_sink"}) shared.push_back({by_heads, config.v4().o_groups});
   return shared;
 }
 

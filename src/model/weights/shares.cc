@@ -12,7 +12,7 @@ std::vector<std::string> deal_weights(const RankGroup& group, std::span<const Sh
   if (group.ranks == 1) return whole;
   const auto deal = [&](WeightSpec& spec, const SharedWeights& rule) {
     const std::int64_t outputs = spec.shape.front(), runs = rule.runs > 0 ? rule.runs : outputs / kShareStrip;
-    if (rule.runs > 1 && runs < group.ranks && group.ranks % runs == 0) {  // several ranks have copies of a run
+    if (rule.copied && runs < group.ranks && group.ranks % runs == 0) {
       const std::int64_t size = outputs / runs;
       spec.share = {group.rank / (group.ranks / runs) * size, size};
     } else if (rule.runs > 0 ? deals(group, runs) : deals_outputs(group, outputs)) {

@@ -35,6 +35,7 @@ inline bool deals_outputs(const RankGroup& group, std::int64_t outputs) {
 struct SharedWeights {
   std::string_view name;
   std::int64_t runs = 0;  // so many, whole heads say; 1: they are not dealt; 0: strips of outputs
+  bool copied = false;    // where there are fewer than ranks, several ranks have copies of one
 };
 // The shares of a rank, in the specs: of these weights, and of those that make logits. Returns a name for each of
 // `shared` that stays whole, and how much of it there is.

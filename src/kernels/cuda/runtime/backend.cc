@@ -1,6 +1,8 @@
 // NVIDIA GPUs as a backend. In programs that were built without CUDA, too: opening says so (absent.cc).
 #include "kernels/device/backend.h"
 
+#include <vector>
+
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/fp8_layout.h"
 #include "kernels/cuda/linear_layout.h"
@@ -44,6 +46,12 @@ Result<std::unique_ptr<Device>> open(const DeviceOptions& options) {
   return std::unique_ptr<Device>(std::move(gpu));
 }
 
+Result<std::unique_ptr<Exchange>> connect(std::span<Device* const> ranks, std::chrono::milliseconds limit) {
+  std::vector<CudaDevice*> gpus;
+  for (Device* rank : ranks) gpus.push_back(static_cast<CudaDevice*>(rank));
+  return connect_cuda_devices(gpus, limit);
+}
+
 }  // namespace
 
 constinit const Backend cuda_backend{.name = "cuda",
@@ -51,6 +59,7 @@ constinit const Backend cuda_backend{.name = "cuda",
                                      .profiles = kProfiles,
                                      .numbered = true,
                                      .is_present = has_cuda_device,
-                                     .open = open};
+                                     .open = open,
+                                     .connect = connect};
 
 }  // namespace sluice

@@ -42,6 +42,8 @@ class Gpu final : public CudaDevice {
 
   const char* name() const override { return "cuda"; }
   const std::string& gpu() const override { return text_; }
+  int number() const override { return number_; }
+  void join(Group group) override { group_ = std::move(group); }
   std::size_t free_bytes() const override;
   std::size_t total_bytes() const override { return total_bytes_; }
   void* stream() override {
@@ -81,7 +83,7 @@ class Gpu final : public CudaDevice {
   Mark mark() override;
   void wait_for(Mark mark) override;
   void wait() override;
-  Status status() const override { return status_; }
+  Status status() const override { return status_.ok() && group_.status ? group_.status() : status_; }
 
  private:
   void unmap(std::byte* data, std::size_t bytes) override;
@@ -114,6 +116,7 @@ class Gpu final : public CudaDevice {
   Staging staging_;
   DeviceMemory workspace_;
   Status status_;
+  Group group_;
   // The event of mark m is events_[m % size]; one that was recorded again later is behind it as well.
   std::array<cudaEvent_t, 64> events_{};
   Mark marks_ = 0;
@@ -184,6 +187,7 @@ bool Gpu::check(cudaError_t error, const char* what) {
   if (error != cudaSuccess && status_.ok()) {
     status_ = internal_error(fmt::format("{} failed ({}: {}); it cannot be used any more: start the program again",
                                          text_, what, cudaGetErrorString(error)));
+    if (group_.failed) group_.failed(status_);
   }
   return status_.ok();
 }

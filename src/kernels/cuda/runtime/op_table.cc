@@ -8,6 +8,7 @@ namespace cuda_ops {
 SLUICE_PARTS(SLUICE_OP)
 SLUICE_WHOLE_OPS(SLUICE_OP)
 SLUICE_OP(store_kv, StoreKvArgs)
+SLUICE_OP(all_gather, AllGatherArgs)
 SLUICE_OP(add_norm_in_blocks, AddNormArgs)
 #undef SLUICE_OP
 }  // namespace cuda_ops
@@ -35,6 +36,7 @@ const OpTable& cuda_op_table() {
   static const OpTable table = [] {
     OpTable ops = kComposed;
     ops.store_kv = cuda_ops::store_kv;
+    ops.all_gather = cuda_ops::all_gather;
     return ops;
   }();
   return table;

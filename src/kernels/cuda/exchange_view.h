@@ -1,0 +1,110 @@
+// What the kernels of a rank see of the group's exchange: plain values, and where everything lies in the memory that
+// the ranks write to each other. all_gather (kernels/cuda/shared/shared_all_gather.cu) is the only op that uses it.
+//
+// Each rank has the same memory, into which the others write and only it reads:
+//   flags    [sender][block]                        a word each: pieces that have come
+//   packets  [sender][buffer][block][kBlockPackets] 16 bytes each: two words of data, an epoch beside each
+//   bulk     [sender][buffer][block]                piece_bytes() each
+// Block b of a kernel exchanges with blocks b of the other ranks alone. It counts its pieces, in device memory, so that
+// a graph that is replayed needs no new arguments: piece n has the epoch n + 1 and lies in buffer n % 2. Two buffers
+// are enough: a block sends piece n + 2 once it has piece n + 1 of all ranks, and they sent that after reading n.
+//
+// An epoch has 32 bits. A packet's place would show an old packet as a new one if nobody had written there for exactly
+// 2^32 pieces of its block.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/host_device.h"
+#include "kernels/device/exchange.h"
+
+namespace sluice {
+
+inline constexpr int kMostRanks = 8;
+inline constexpr int kBuffers = 2;
+inline constexpr int kPacketBlocks = 16, kBlockPackets = 512;
+inline constexpr int kPacketWords = 2;  // of data
+inline constexpr std::size_t kPacketBytes = 16;
+inline constexpr std::size_t kPacketShardBytes = std::size_t{64} << 10;  // a larger shard goes in bulk
+static_assert(kPacketShardBytes == std::size_t{kPacketBlocks} * kBlockPackets * kPacketWords * 4);
+inline constexpr int kBulkBlocks = 64;
+inline constexpr int kBulkWords = 4;  // that a thread moves at once
+
+// Of all ranks alike.
+struct ExchangeView {
+  int ranks = 0, rank = 0;
+  // How many blocks of a kernel may wait for other ranks: all of them fit on a GPU at once, beside other kernels.
+  int bulk_blocks = kBulkBlocks;
+  // Whether ranks share a GPU: then no kernel may start early behind one that waits, as it could take the room that
+  // the other rank's kernels need.
+  bool shares_gpu = false;
+  std::uint64_t limit_ns = 0;                   // of a wait
+  std::array<std::byte*, kMostRanks> memory{};  // of each rank, as this one reaches it
+  std::uint32_t* counts = nullptr;              // own: [kBulkBlocks] pieces that a block has done, then exchanges
+  std::uint64_t* fault = nullptr;               // in pinned host memory, of the whole group: 0, or a Fault's word
+};
+inline constexpr int kExchangeCounts = kBulkBlocks + 1;
+
+// Who gave up waiting for whom, in which of its exchanges.
+struct ExchangeFault {
+  int rank = 0, missing = 0;
+  std::uint32_t exchange = 0;
+  bool of_device = false;  // a device has failed; the rest is not said
+};
+SLUICE_HD constexpr std::uint64_t fault_word(const ExchangeFault& fault) {
+  return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(fault.of_device ? 1 : 0) << 62 |
+         static_cast<std::uint64_t>(fault.rank) << 48 | static_cast<std::uint64_t>(fault.missing) << 40 |
+         fault.exchange;
+}
+constexpr ExchangeFault fault_of(std::uint64_t word) {
+  return {static_cast<int>(word >> 48 & 0xFFU), static_cast<int>(word >> 40 & 0xFFU), static_cast<std::uint32_t>(word),
+          (word >> 62 & 1U) != 0};
+}
+
+// Where a sender's pieces lie in a rank's memory.
+SLUICE_HD constexpr std::size_t piece_bytes(int ranks) {
+  return ranks <= 4 ? std::size_t{64} << 10 : std::size_t{32} << 10;
+}
+SLUICE_HD constexpr std::size_t flag_at(int sender, int block) {
+  return sizeof(std::uint32_t) * static_cast<std::size_t>(sender * kBulkBlocks + block);
+}
+inline constexpr std::size_t kFlagBytes = flag_at(kMostRanks, 0);
+SLUICE_HD constexpr std::size_t packets_at(int sender, std::uint32_t piece, int block) {
+  const std::size_t index = (static_cast<std::size_t>(sender) * kBuffers + piece % kBuffers) * kPacketBlocks;
+  return kFlagBytes + (index + static_cast<std::size_t>(block)) * kBlockPackets * kPacketBytes;
+}
+SLUICE_HD constexpr std::size_t bulk_at(int ranks, int sender, std::uint32_t piece, int block) {
+  const std::size_t index = (static_cast<std::size_t>(sender) * kBuffers + piece % kBuffers) * kBulkBlocks;
+  return packets_at(ranks, 0, 0) + (index + static_cast<std::size_t>(block)) * piece_bytes(ranks);
+}
+constexpr std::size_t exchange_bytes(int ranks) {
+  return bulk_at(ranks, ranks, 0, 0);
+}
+
+// How a shard of so many units is cut: block b has units [b * of_block, (b + 1) * of_block), in pieces where they are
+// sent in bulk. The same on all ranks, and no result depends on it.
+struct ShardCut {
+  int blocks = 0;
+  std::uint32_t of_block = 0;
+};
+constexpr ShardCut cut_bulk(std::uint32_t units, int most_blocks) {
+  constexpr std::uint32_t kLeastUnits = 1024;  // of a block: 16 KB
+  const std::uint32_t blocks =
+      std::clamp<std::uint32_t>((units + kLeastUnits - 1) / kLeastUnits, 1, static_cast<std::uint32_t>(most_blocks));
+  const std::uint32_t of_block = (units + blocks - 1) / blocks;
+  return {static_cast<int>((units + of_block - 1) / of_block), of_block};
+}
+constexpr int packet_blocks(std::uint32_t units) {
+  return static_cast<int>((units + kBlockPackets - 1) / kBlockPackets);
+}
+
+// The exchange of a group of GPUs.
+class CudaExchange : public Exchange {
+ public:
+  virtual const ExchangeView& view(int rank) const = 0;
+};
+
+}  // namespace sluice
