@@ -3,6 +3,7 @@
 // safety: as Model's.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "kernels/device/scratch.h"
@@ -33,9 +34,8 @@ class FamilyModel : public Model {
   // Adds the tensors of a step of `rows` rows at most.
   virtual void reserve(Scratch& scratch, std::size_t rows) = 0;
   // Says which weights stay whole on every rank.
-  static void note_whole(const Loading& loading, const std::vector<std::string>& notes) {
-    if (loading.report != nullptr)
-      loading.report->notes.insert(loading.report->notes.end(), notes.begin(), notes.end());
+  static void note_whole(const Loading& loading, std::vector<std::string> names) {
+    if (loading.report != nullptr) loading.report->whole = std::move(names);
   }
   // First in forward(): makes sure that the rotary tables have the step's positions.
   void begin(const StepTables& step);
