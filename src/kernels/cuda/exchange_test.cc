@@ -125,7 +125,7 @@ std::vector<GatherCase> random_cases_of(Random& random, int ranks, int count) {
 TEST(Exchange, RanksHaveTheWholeRows) {
   Random random(922);
   for (const int ranks : {2, 3, 8}) {
-    HostRanks group(ranks, random.between(1, 3), 60s);
+    HostRanks group(ranks, random.between(1, 3), 30s);
     const std::vector<GatherCase> cases = random_cases_of(random, ranks, ranks == 8 ? 12 : 60);
     const auto found = group.gather(cases);
     ASSERT_EQ(group.fault(), 0U);

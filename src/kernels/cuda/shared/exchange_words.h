@@ -69,6 +69,9 @@ SLUICE_DEVICE std::uint64_t nanoseconds() {
   return ns;
 }
 SLUICE_DEVICE void rest() {}
+// Polls before the first look at the fault, and between two. The first is soon, so that kernels behind one that gave up
+// end at once; what comes in time pays for none, as the word lies across the bus.
+inline constexpr unsigned kFirstLook = 16, kLooks = 64;
 // The next kernel may start early, but for one that could keep another rank's kernels from a GPU that both have.
 SLUICE_DEVICE void begin_exchange(const ExchangeView& ranks) {
   wait_for_kernels();
@@ -119,27 +122,27 @@ inline std::uint64_t nanoseconds() {
 inline void rest() {
   std::this_thread::yield();
 }
+inline constexpr unsigned kFirstLook = 0, kLooks = 1;
 inline void begin_exchange(const ExchangeView&) {}
 
 #endif
 
 // Until arrived(), for what `sender` writes. False once the group has ended, which this may say itself, at the limit.
-// The first look at the fault is soon, so that kernels behind one that gave up end at once; what comes in time pays
-// for none, as the word lies across the bus.
 template <class Arrived>
 SLUICE_DEVICE bool wait_for_rank(const ExchangeView& ranks, int sender, const Arrived& arrived) {
-  constexpr unsigned kFirstLook = 16, kLooks = 64;
   std::uint64_t begin = 0;
   for (unsigned polls = 0;; ++polls) {
     if (arrived()) return true;
+    if (polls % kLooks == kFirstLook) {
+      if (load_fault(ranks.fault) != 0) return false;
+      const std::uint64_t now = nanoseconds();
+      if (begin == 0) begin = now;
+      if (now - begin > ranks.limit_ns) {
+        store_fault(ranks.fault, fault_word({ranks.rank, sender, load_count(ranks.counts + kBulkBlocks) + 1}));
+        return false;
+      }
+    }
     rest();
-    if (polls % kLooks != kFirstLook) continue;
-    if (load_fault(ranks.fault) != 0) return false;
-    const std::uint64_t now = nanoseconds();
-    if (begin == 0) begin = now;
-    if (now - begin <= ranks.limit_ns) continue;
-    store_fault(ranks.fault, fault_word({ranks.rank, sender, load_count(ranks.counts + kBulkBlocks) + 1}));
-    return false;
   }
 }
 
