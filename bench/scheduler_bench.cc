@@ -48,7 +48,7 @@ class Bench {
     EngineSetup engine;
     engine.machine.threads = 1;
     engine.scheduler.max_num_seqs = options.running;
-    engine.speculation.speculative = "off";
+    engine.speculation.speculative = Speculative::kOff;
     engine.scheduler.max_num_batched_tokens = 8192;
     engine.model.max_model_len = 8192;
     auto plan = plan_model(std::move(config).value(), engine);

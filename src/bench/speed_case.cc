@@ -69,7 +69,7 @@ SpeedCases::SpeedCases(Runner* runner, const EngineSetup& options)
     : runner_(runner),
       options_(options),
       work_(runner->load_report().weights, runner->model().cache_layout(), runner->model().config().moe) {
-  options_.speculation.speculative = "off";  // concurrent requests are measured without
+  options_.speculation.speculative = Speculative::kOff;  // concurrent requests are measured without
   watch_routing_ = [this](std::string_view /*name*/, const float* values, int rows, int columns) {
     std::map<float, int> rows_of;
     for (const float* id = values; id < values + rows * columns; ++id) ++rows_of[*id];

@@ -65,7 +65,7 @@ Result<std::string> EngineImpl::reload_weights(const std::string& given, ReloadM
   EngineSetup options = runner_->options();
   SLUICE_RETURN_IF_ERROR(same_geometry(options.model.folder, folder));
   options.model.folder = folder;
-  options.model.load_format = "auto";
+  options.model.load_format = LoadFormat::kAuto;
   options.model.dummy_experts = 0;
   options.model.balanced_experts = false;
   ThreadPool pool(resolve_threads(options));

@@ -213,11 +213,13 @@ TEST(ReplayTest, ASavedTraceGivesTheSamePlans) {
   int forks = 0, pauses = 0, idle_plans = 0;
   for (unsigned i = 0; i < 500; ++i) {
     SimulationOptions options;
-    options.engine.speculation.speculative = "off";
-    options.engine.scheduler.async_scheduling = "off";
+    options.engine.speculation.speculative = Speculative::kOff;
+    options.engine.scheduler.async_scheduling = AsyncScheduling::kOff;
     options.engine.scheduler.max_num_batched_tokens = i % 2 ? 128 : 512;
     options.engine.scheduler.max_num_seqs = 2 + static_cast<int>(i % 7);
-    options.engine.scheduler.scheduling_policy = i % 3 == 0 ? "fair" : i % 3 == 1 ? "fcfs" : "priority";
+    options.engine.scheduler.scheduling_policy = i % 3 == 0   ? SchedulingPolicy::kFair
+                                                 : i % 3 == 1 ? SchedulingPolicy::kFcfs
+                                                              : SchedulingPolicy::kPriority;
     options.engine.cache.kv_cache_memory = 250'000'000 + 40'000'000 * (i % 5);
     options.cost = {.step = 1, .row = 0.01};
     options.by_steps = true;

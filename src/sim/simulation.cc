@@ -306,8 +306,8 @@ namespace {
 
 EngineSetup drafting_options(const SimulationOptions& options) {
   EngineSetup engine = options.engine;
-  engine.speculation.speculative = options.acceptance > 0 ? "ngram" : "off";
-  engine.scheduler.async_scheduling = "off";
+  engine.speculation.speculative = options.acceptance > 0 ? Speculative::kNgram : Speculative::kOff;
+  engine.scheduler.async_scheduling = AsyncScheduling::kOff;
   return engine;
 }
 

@@ -52,7 +52,7 @@ SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
   limits.long_prefill_token_threshold = options.scheduler.long_prefill_token_threshold;
   limits.chunked_prefill = options.scheduler.enable_chunked_prefill;
   limits.mixed = options.scheduler.enable_mixed_prefill_decode;
-  limits.policy = scheduling_policy(options);
+  limits.policy = options.scheduler.scheduling_policy;
   limits.recompute_cost_per_row = costs.row;
   limits.swap_cost_per_page = costs.page;
   limits.drafts = {.most = most_drafts(options),
@@ -74,8 +74,8 @@ Stepper::Stepper(Runner* runner, const EngineSetup& options)
       asynchronous_(resolve_async_scheduling(options, runner->computes_later())),
       waits_(waits_where_drafts_pay(options, runner->computes_later())),
       most_drafts_(std::min(most_drafts(options), runner->pools().plan().open_states - 2)),
-      model_drafts_(options.speculation.speculative != "ngram" && runner->model().drafts()),
-      copies_drafts_(options.speculation.speculative != "mtp"),
+      model_drafts_(options.speculation.speculative != Speculative::kNgram && runner->model().drafts()),
+      copies_drafts_(options.speculation.speculative != Speculative::kMtp),
       scheduler_(limits_of(*runner, options)),
       watched_{.warned = options.testing.random_texts} {}
 

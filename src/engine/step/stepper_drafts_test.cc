@@ -19,8 +19,8 @@ constexpr int kPrompt = 20, kAnswer = 1000;
 EngineSetup waits_where_it_pays() {
   EngineSetup options = small_options();
   options.machine.device = "emulated";
-  options.scheduler.async_scheduling = "auto";
-  options.speculation.speculative = "ngram";
+  options.scheduler.async_scheduling = AsyncScheduling::kAuto;
+  options.speculation.speculative = Speculative::kNgram;
   options.speculation.num_speculative_tokens = 4;
   options.scheduler.max_num_seqs = 32;
   options.scheduler.max_num_batched_tokens = 256;

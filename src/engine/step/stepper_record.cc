@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/option_words.h"
 #include "engine/step/stepper.h"
 
 namespace sluice {
@@ -32,20 +33,6 @@ PoolLook look_at(const Pool<Page>& pool, std::size_t page_bytes) {
     look.cells.push_back({level(used, end - first), level(shared, end - first), level(cached, end - first)});
   }
   return look;
-}
-
-const char* name_of(SchedulingPolicy policy) {
-  switch (policy) {
-    case SchedulingPolicy::kFair:
-      return "fair";
-    case SchedulingPolicy::kFcfs:
-      return "fcfs";
-    case SchedulingPolicy::kPriority:
-      return "priority";
-    case SchedulingPolicy::kPrefillFirst:
-      return "prefill-first";
-  }
-  return "";
 }
 
 }  // namespace
@@ -190,7 +177,7 @@ EngineLook Stepper::look() const {
   const SchedulerLimits& limits = scheduler_.limits();
   EngineLook look;
   look.now_ns = StepRecorder::now_ns();
-  look.policy = name_of(limits.policy);
+  look.policy = word_of(limits.policy);
   look.most_rows = limits.max_batched_tokens;
   look.most_sequences = limits.max_seqs;
   look.most_tokens = limits.max_model_len;

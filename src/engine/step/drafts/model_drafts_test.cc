@@ -15,11 +15,12 @@ namespace {
 EngineSetup fixed_drafts(const char* device, int most) {
   EngineSetup options = small_options();
   options.machine.device = device;
-  options.scheduler.async_scheduling = "off";
+  options.scheduler.async_scheduling = AsyncScheduling::kOff;
   options.scheduler.max_num_seqs = 200;  // their slots take more than a page of memory
   options.scheduler.max_num_batched_tokens = 2048;
   options.cache.kv_cache_memory = 16 << 20;
-  options.speculation = {.speculative = "mtp", .num_speculative_tokens = most, .speculative_adaptive = false};
+  options.speculation = {
+      .speculative = Speculative::kMtp, .num_speculative_tokens = most, .speculative_adaptive = false};
   return options;
 }
 
