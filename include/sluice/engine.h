@@ -152,12 +152,12 @@ class Engine {
   // Whether its client keeps up: from the next step on a paused request gets no tokens until it goes on. It keeps its
   // place and its memory, unless running requests need the memory; its tokens are the same. Without effect on a request
   // that has not begun; unknown ids are ignored.
-  virtual void set_paused(RequestId /*id*/, bool /*paused*/) {}
+  virtual void set_paused(RequestId id, bool paused) = 0;
 
   virtual EngineStats stats() const = 0;
   // ok, or why it computes nothing any more: its device is lost, or a file of its weights has changed. In the second
   // case reload_weights() helps.
-  virtual Status health() const { return {}; }
+  virtual Status health() const = 0;
   // Generates one token outside the queue, to prove that the engine is alive. False if it takes over `seconds`.
   virtual bool self_test(double seconds) = 0;
   // Whether the step loop takes a turn within `seconds`, and its device works.
@@ -166,20 +166,17 @@ class Engine {
   virtual bool reset_prefix_cache(double seconds) = 0;
 
   // The records of up to `most` steps from `number` on, or from the oldest that is kept (the last 4,096, about).
-  virtual std::vector<StepRecord> steps(std::uint64_t /*number*/, std::size_t /*most*/) const { return {}; }
-  virtual std::uint64_t steps_recorded() const { return 0; }  // the number of the next
+  virtual std::vector<StepRecord> steps(std::uint64_t number, std::size_t most) const = 0;
+  virtual std::uint64_t steps_recorded() const = 0;  // the number of the next
   // Where it stands between two steps; false if it does not get there within `seconds`.
-  virtual bool look(double /*seconds*/, EngineLook* /*look*/) { return false; }
+  virtual bool look(double seconds, EngineLook* look) = 0;
 
   // Replaces the model's weights by those of another folder, and returns their version; for as long as it takes the
   // caller waits, and requests that arrive wait, too. kDrain: once the running ones have ended; kAbort: they are
   // cancelled. Refuses another geometry, tokenizer ids aside, and then, as after any failure, nothing has changed.
   enum class ReloadMode { kDrain, kAbort };
-  virtual Result<std::string> reload_weights(const std::string& folder, ReloadMode mode) {
-    return invalid_argument("weights: this engine cannot reload them from " + folder +
-                            (mode == ReloadMode::kDrain ? "" : ", whatever runs"));
-  }
-  virtual std::string weights_version() const { return {}; }
+  virtual Result<std::string> reload_weights(const std::string& folder, ReloadMode mode) = 0;
+  virtual std::string weights_version() const = 0;
 
   virtual int vocab_size() const = 0;
   virtual int max_model_len() const = 0;
@@ -189,7 +186,7 @@ class Engine {
   virtual std::vector<std::int32_t> end_token_ids() const = 0;
   // Whether its device can change logits by TokenRules: penalties and biases. Requests that ask for it are refused
   // else.
-  virtual bool takes_penalties() const { return true; }
+  virtual bool takes_penalties() const = 0;
   virtual std::string profile_name() const = 0;  // e.g. "default int8 kv=fp8 index=fp4"
   virtual std::string isa_name() const = 0;
 };

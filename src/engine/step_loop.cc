@@ -51,7 +51,7 @@ void EngineImpl::run() {
   }
   // Whoever submitted gets an answer: also those whose request nobody has looked at yet.
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     taken_arrivals_.swap(arrivals_);
   }
   for (Arrival& arrival : held_) arrive(std::move(arrival));
@@ -324,7 +324,7 @@ void EngineImpl::fail_step(const Status& status) {
 // What was computed is lost or worthless: everybody hears of it, and nobody gets a token of it.
 void EngineImpl::fail_all(const Status& status) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     broken_ = status;
     taken_arrivals_.swap(arrivals_);
   }
@@ -372,7 +372,7 @@ void EngineImpl::end_choice(PendingRequest& pending, int choice, Output output) 
 void EngineImpl::report(const std::function<void(Output)>& on_output, Output output) {
   if (!on_output) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     output.weights_version = version_;
   }
   on_output(std::move(output));
