@@ -39,6 +39,7 @@ EngineImpl::EngineImpl(std::unique_ptr<Runner> runner, const EngineSetup& option
                        std::vector<std::int32_t> end_token_ids)
     : runner_(std::move(runner)),
       stepper_(runner_.get(), options),
+      asynchronous_(resolve_async_scheduling(options, runner_->computes_later())),
       audit_(options.audit),
       end_token_ids_(std::move(end_token_ids)),
       profile_(runner_->model().profile().text()),
@@ -208,7 +209,7 @@ bool EngineImpl::ping(double seconds) {
 }
 
 bool EngineImpl::reset_prefix_cache(double seconds) {
-  return run_task([this] { stepper_.reset_prefix_cache(); }, seconds);
+  return run_task([this] { runner_->prefix_cache().reset(); }, seconds);
 }
 
 bool EngineImpl::look(double seconds, EngineLook* look) {
@@ -240,7 +241,7 @@ bool EngineImpl::take_inbox() {
     return stop_ || !arrivals_.empty() || !cancels_.empty() || !pauses_.empty() || !tasks_.empty() ||
            stepper_.outstanding() || (broken_.ok() && !changed_.ok());
   };
-  const bool blocked = stepper_.idle() ? stepper_.paused() > 0 && swap_ != nullptr : stepper_.blocked();
+  const bool blocked = stepper_.idle() ? stepper_.counts().paused > 0 && swap_ != nullptr : stepper_.counts().blocked;
   if (blocked) {
     wake_.wait_for(lock, kLooksAgain, is_told);
   } else {

@@ -128,11 +128,12 @@ class EngineImpl final : public Engine {
   void end_choice(PendingRequest& pending, int choice, Output output);
   void report(const std::function<void(Output)>& on_output, Output output);
   void publish_stats();
-  SequenceAnswer& answer(SequenceId id) { return stepper_.answer(id); }
+  const SequenceAnswer& answer(SequenceId id) const { return stepper_.sequences()[id].answer; }
 
   std::unique_ptr<Runner> runner_;
   StepRecorder recorder_;
   Stepper stepper_;
+  const bool asynchronous_;  // steps begin before the tokens of the one before are known
   const bool audit_;
   const std::vector<std::int32_t> end_token_ids_;
   // Of every model that this one is replaced by, too, and so for any thread.

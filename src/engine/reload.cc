@@ -118,7 +118,7 @@ void EngineImpl::swap_model() {
   if (!pending_.empty() || !stepper_.idle() || stepper_.outstanding()) return;
   // A sound file that has the old one's bytes has its version, too: nothing that was computed since may be found under
   // it.
-  if (!health().ok()) stepper_.reset_prefix_cache();
+  if (!health().ok()) runner_->prefix_cache().reset();
   swap->model =
       runner_->replace_model(std::move(swap->model), swap->version);  // the old one goes where it was asked for
   {

@@ -64,14 +64,14 @@ class Recording {
       }
       pause_and_go_on();
       if (stepper_->idle()) continue;
-      Result<ComputedStep> step = stepper_->step();
+      Result<ComputedStep> step = stepper_->begin().settle();
       EXPECT_TRUE(step.ok());
       plans.push_back(words_of(stepper_->plan()));
-      idle_plans_ += stepper_->blocked();
+      idle_plans_ += stepper_->counts().blocked;
       const std::vector<SequenceId> sampled(step->sampled().begin(), step->sampled().end());
       std::vector<SequenceId> forked;
       for (const SequenceId id : sampled) {
-        for (; stepper_->generated(id) == 0 && live_[id].forks > 0; --live_[id].forks) fork(id, forked);
+        for (; stepper_->sequences()[id].generated() == 0 && live_[id].forks > 0; --live_[id].forks) fork(id, forked);
       }
       for (const SequenceId id : forked) take(id);
       for (const SequenceId id : sampled) take(id);
@@ -144,7 +144,7 @@ class Recording {
 
   void take(SequenceId id) {
     stepper_->append(id, pick(0, 4000));
-    if (stepper_->generated(id) < live_[id].answer) return;
+    if (stepper_->sequences()[id].generated() < live_[id].answer) return;
     stepper_->end(id);
     live_.erase(id);
   }

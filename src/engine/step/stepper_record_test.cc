@@ -114,7 +114,7 @@ class RecordedSchedule {
     std::move(*step).end();
     stepper().close_record();
     const std::vector<StepRecord> records = recorder_.read(steps_, 10);
-    if (plan.empty() && stepper().blocked() && stepper().paused() > 0) {
+    if (plan.empty() && stepper().counts().blocked && stepper().counts().paused > 0) {
       ++idle_plans_;
       EXPECT_TRUE(records.empty());
       return;
