@@ -56,6 +56,7 @@ struct PromptCount {
   bool admitted = false;
   Position reached = 0;  // the first position that was neither computed nor found in the cache
 };
+
 // A sequence of a stepper, which alone writes it. Spans, draws and drafts are of the step in flight.
 struct LiveSequence {
   int prompt_tokens() const { return counts.prompt_tokens; }
