@@ -48,7 +48,7 @@ class Bench {
     EngineSetup engine;
     engine.machine.threads = 1;
     engine.scheduler.max_num_seqs = options.running;
-    engine.speculation.speculative = "off";
+    engine.speculation.speculative = Speculative::kOff;
     engine.scheduler.max_num_batched_tokens = 8192;
     engine.model.max_model_len = 8192;
     auto plan = plan_model(std::move(config).value(), engine);
@@ -92,13 +92,13 @@ class Bench {
     std::sort(times.begin(), times.end());
     EngineStats stats;
     stepper_->fill(&stats);
-    fmt::print("{} running, {} cached and {} used latent pages of {}, {:.0f} rows a step\n", stepper_->running(),
+    fmt::print("{} running, {} cached and {} used latent pages of {}, {:.0f} rows a step\n", stepper_->counts().running,
                stats.cache.latent_pages_cached, stats.cache.latent_pages_used, stats.cache.latent_pages_total,
                static_cast<double>(rows_) / options_.steps);
     const auto at = [&](double part) { return 1e6 * times[static_cast<std::size_t>(part * (options_.steps - 1))]; };
     if (options_.record) print_record(times_recorded);
     fmt::print("a step: median {:.2f} us, p90 {:.2f}, p99 {:.1f}, max {:.1f}; {:.0f} ns a running sequence\n", at(0.5),
-               at(0.9), at(0.99), at(1.0), 1e3 * at(0.5) / stepper_->running());
+               at(0.9), at(0.99), at(1.0), 1e3 * at(0.5) / stepper_->counts().running);
   }
 
  private:
@@ -114,13 +114,13 @@ class Bench {
   }
 
   void step() {
-    Result<ComputedStep> step = stepper_->step();
+    Result<ComputedStep> step = stepper_->begin().settle();
     check(step.status());
     sampled_.assign(step->sampled().begin(), step->sampled().end());
     for (const SequenceId id : sampled_) {
       stepper_->append(id, 7);
-      const int generated = static_cast<int>(stepper_->tokens(id).size()) - stepper_->prompt_tokens(id);
-      if (generated >= options_.answer || stepper_->prompt_tokens(id) > 16 * kBlockTokens) stepper_->end(id);
+      const LiveSequence& s = stepper_->sequences()[id];
+      if (s.generated() >= options_.answer || s.prompt_tokens() > 16 * kBlockTokens) stepper_->end(id);
     }
     std::move(*step).end();
     stepper_->close_record();
@@ -139,7 +139,7 @@ class Bench {
     int arrivals = 0;
     const int most = std::max(8, options_.running / options_.answer);
     const auto start = Clock::now();
-    for (; stepper_->running() + stepper_->waiting() < options_.running && arrivals < most; ++arrivals) {
+    for (; stepper_->counts().running + stepper_->counts().waiting < options_.running && arrivals < most; ++arrivals) {
       add(options_.prompt, options_.answer, arrivals % 2 == 0);  // half of them begin with something cached
     }
     step();

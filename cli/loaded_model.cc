@@ -34,7 +34,7 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, con
   const std::string folder = folder_of(model.folder);
   const bool has_one = is_gguf_path(folder) || has_tokenizer_files(folder);
   if (has_one) return Tokenizer::load(folder);
-  if (model.load_format != "dummy") {
+  if (model.load_format != LoadFormat::kDummy) {
     return not_found(
         fmt::format("{}: expected a tokenizer.json (or tokenizer.model, tiktoken.model) beside config.json, found "
                     "none; without one only token ids work: sluice logits",

@@ -51,7 +51,7 @@ Result<std::string> resolve_model_or_config(const std::string& given) {
 }
 
 Result<std::string> resolve_model(const ModelOptions& model) {
-  return resolve(model.folder, model.load_format == "dummy" ? ModelUse::kDummy : ModelUse::kWeights);
+  return resolve(model.folder, model.load_format == LoadFormat::kDummy ? ModelUse::kDummy : ModelUse::kWeights);
 }
 
 std::string model_name(const std::string& given, const std::string& path) {

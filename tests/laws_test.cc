@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/option_words.h"
 #include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
 #include "config/model_config.h"
@@ -186,7 +187,7 @@ TEST(BordersTest, ShortSequencesAloneAreAsAlways) {
   for (const Case& c : kCases) {
     if (std::string(c.name) != "flash_default" && std::string(c.name) != "v32_default") continue;
     VerifyOptions options = verify_options(c);
-    options.half = "borders";
+    options.half = VerifyHalf::kBorders;
     const auto report = verify(options);
     SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << options.seed);
     ASSERT_TRUE(report.ok()) << report.status().message();
@@ -218,7 +219,7 @@ TEST(LawsCorpusTest, WhatOnceFoundAFaultStillDoes) {
     int schedules = 0;
     ASSERT_TRUE(words >> fault >> name >> half >> seed >> schedules);
     VerifyOptions options = verify_options(case_of(name));
-    options.half = half;
+    options.half = option_of<VerifyHalf>(half).value();
     options.seed = seed;
     options.schedules = schedules;
     options.shrink = false;
@@ -281,7 +282,7 @@ TEST_P(FaultTest, IsFound) {
   const FaultCase& c = GetParam();
   set_log_level(LogLevel::kWarning);
   VerifyOptions options = verify_options(case_of(c.model));
-  options.half = c.half;
+  options.half = option_of<VerifyHalf>(c.half).value();
   // Twice and more what the worst of many seeds needed. A forgotten residual is seen where a block is computed twice.
   options.schedules = (c.fault == "forgotten-residual" ? 20 : 5) * kLawSituations;
   options.engine.testing.inject_fault = c.fault;

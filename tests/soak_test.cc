@@ -22,6 +22,7 @@
 #include "engine/engine_impl.h"
 #include "engine/engine_options.h"
 #include "engine/fake_model_testing.h"
+#include "engine/option_words.h"
 #include "engine/runner/device_choice.h"
 #include "engine/runner/runner.h"
 #include "kernels/device/isa.h"
@@ -105,7 +106,9 @@ class SoakTest : public ::testing::TestWithParam<Phase> {
     options_.model.folder = model_folder();
     options_.machine.threads = 2;
     if (!given("SLUICE_SOAK_DEVICE").empty()) options_.machine.device = given("SLUICE_SOAK_DEVICE");
-    if (!given("SLUICE_SOAK_ASYNC").empty()) options_.scheduler.async_scheduling = given("SLUICE_SOAK_ASYNC");
+    if (const std::string async = given("SLUICE_SOAK_ASYNC"); !async.empty()) {
+      options_.scheduler.async_scheduling = option_of<AsyncScheduling>(async).value();
+    }
     options_.model.max_model_len = kMaxModelLen;
     options_.scheduler.max_num_seqs = 64;
     options_.scheduler.max_num_batched_tokens = 256;
@@ -325,13 +328,13 @@ const Phase kPhases[] = {
     {"starved_fair", 4, true, [](EngineSetup&) {}},
     {"starved_fcfs_swap", 4, true,
      [](EngineSetup& o) {
-       o.scheduler.scheduling_policy = "fcfs";
+       o.scheduler.scheduling_policy = SchedulingPolicy::kFcfs;
        o.cache.swap_space = 256 << 20;
        o.testing.force_preempt_every = 40;
      }},
     {"starved_priority_disk", 4, true,
      [](EngineSetup& o) {
-       o.scheduler.scheduling_policy = "priority";
+       o.scheduler.scheduling_policy = SchedulingPolicy::kPriority;
        o.cache.swap_space = 4 << 20;
        o.cache.swap_dir = "disk";
        o.testing.force_preempt_every = 25;

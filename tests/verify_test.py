@@ -118,7 +118,7 @@ def test_bad_arguments_say_what_is_wrong():
     for arguments, words in [
         (["--schedules", "0"], "--schedules: expected at least 1"),
         (["--brief", "--half", "moves"], "--brief: is of the other halves"),
-        (["--half", "third"], "--half: expected both, borders, rows, scheduling or moves"),
+        (["--half", "third"], "--half: expected one of both, borders, rows, scheduling, moves, found"),
         (["--inject", "nothing"], "--inject: expected one of skipped-write"),
         (["/nowhere"], "/nowhere"),
         ([LATENT, "--mla-prefill", "expanded"], "--mla-prefill expanded: gives up the row law"),

@@ -15,6 +15,7 @@
 #include "cli/model_path.h"
 #include "cli/version.h"
 #include "engine/engine_options.h"
+#include "engine/option_words.h"
 #include "files/json.h"
 #include "kernels/device/bare_loops.h"
 #include "kernels/device/isa.h"
@@ -111,8 +112,8 @@ Status check_lengths(const std::vector<SpeedCase>& tests, const Runner& runner) 
 EngineSetup engine_options(const BenchOptions& options) {
   EngineSetup engine = options.engine;
   engine.cache.enable_prefix_caching = false;
-  if (options.acceptance.empty() && options.engine.speculation.speculative == "auto")
-    engine.speculation.speculative = "off";
+  if (options.acceptance.empty() && options.engine.speculation.speculative == Speculative::kAuto)
+    engine.speculation.speculative = Speculative::kOff;
   engine.speculation.speculative_adaptive = false;  // nothing is adapted: no costs are measured
   for (const int concurrency : options.concurrency)
     engine.scheduler.max_num_seqs = std::max(engine.scheduler.max_num_seqs, concurrency);
@@ -124,12 +125,12 @@ boost::json::object flags_json(const EngineSetup& engine, const Runner& runner, 
           {"expert_dtype", engine.numerics.expert_dtype},
           {"kv_cache_dtype", engine.numerics.kv_cache_dtype},
           {"index_cache_dtype", engine.numerics.index_cache_dtype},
-          {"mla_prefill", engine.numerics.mla_prefill},
+          {"mla_prefill", word_of(engine.numerics.mla_prefill)},
           {"profile", engine.numerics.profile},
           {"isa", runner.isa_name()},
           {"threads", threads},
           {"max_num_batched_tokens", runner.step_rows()},
-          {"scheduling_policy", engine.scheduler.scheduling_policy}};
+          {"scheduling_policy", word_of(engine.scheduler.scheduling_policy)}};
 }
 
 Status write_file(const fs::path& path, const std::string& text) {

@@ -7,6 +7,7 @@
 
 #include "model/engine_setup.h"
 #include "text/chat/chat.h"
+#include "verify/verify.h"
 
 namespace sluice {
 
@@ -68,8 +69,8 @@ int run_synth(const SynthOptions& options);
 // sluice verify: tries the laws on the user's own model and machine, and reports.
 
 struct VerifyCommandOptions {
-  EngineSetup engine;         // model.folder as given; "": the embedded model
-  std::string half = "both";  // both | borders | rows | scheduling | moves
+  EngineSetup engine;  // model.folder as given; "": the embedded model
+  VerifyHalf half = VerifyHalf::kBoth;
   int schedules = 100;
   bool brief = false;                 // with short prompts
   std::optional<std::uint64_t> seed;  // by default a fresh one, which is printed

@@ -117,7 +117,7 @@ ServerOptions server_options(const ServeOptions& options) {
 
 Status serve_model(const ServeOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
-  set_log_format(options.log_format == "json" ? LogFormat::kJson : LogFormat::kText);
+  set_log_format(options.log_format);
   ServerOptions server = server_options(options);
   // Loading may take minutes; what is wrong here is known before.
   if (const Result<ApiKeys> keys = ApiKeys::load(server.keys); !keys.ok()) return keys.status();

@@ -18,6 +18,7 @@
 #include "cli/model_path.h"
 #include "config/model_config.h"
 #include "engine/engine_options.h"
+#include "engine/option_words.h"
 #include "engine/runner/runner.h"
 #include "files/json.h"
 #include "files/model_path.h"
@@ -119,7 +120,8 @@ Result<SimulationOptions> simulation_options(const SimulateOptions& options, con
                                              const CostModel& cost) {
   SimulationOptions simulation;
   simulation.engine = options.engine;
-  simulation.engine.scheduler.scheduling_policy = policy == "decode-first" ? "fcfs" : policy;
+  simulation.engine.scheduler.scheduling_policy =
+      option_of<SchedulingPolicy>(policy).value_or(SchedulingPolicy::kFcfs);  // decode-first is fcfs by another name
   simulation.cost = cost;
   simulation.acceptance = options.acceptance;
   simulation.concurrency = options.concurrency;
@@ -175,7 +177,7 @@ Result<Job> prepare(const SimulateOptions& options) {
   job.model = {std::move(plan.cache_layout), plan.config.max_position_embeddings};
   SLUICE_ASSIGN_OR_RETURN(job.cost, cost_of(options, path));
   job.policies = options.policies;
-  if (job.policies.empty()) job.policies.push_back(options.engine.scheduler.scheduling_policy);
+  if (job.policies.empty()) job.policies.emplace_back(word_of(options.engine.scheduler.scheduling_policy));
   for (const std::string& policy : job.policies) {
     SLUICE_ASSIGN_OR_RETURN(SimulationOptions simulation, simulation_options(options, policy, job.cost));
     SLUICE_RETURN_IF_ERROR(

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "config/generation_config.h"
 #include "model/engine_setup.h"
 #include "serve/guard/api_keys.h"
@@ -92,7 +93,8 @@ struct ServeOptions {
   int network_threads = 1;
   int max_connections = 1024;
   std::int64_t max_body_bytes = 16 << 20;
-  std::string log_format = "text", metrics_prefix = "sluice_", otlp_endpoint = {};
+  LogFormat log_format = LogFormat::kText;
+  std::string metrics_prefix = "sluice_", otlp_endpoint = {};
   bool log_text = false;
   // The flags as they were given, but for secrets.
   std::vector<std::pair<std::string, std::string>> flags = {};

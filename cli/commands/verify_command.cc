@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/option_words.h"
 #include "base/progress.h"
 #include "cli/commands/model_commands.h"
 #include "cli/exit_code.h"
@@ -78,7 +79,7 @@ Status write_json(const VerifyReport& report, const VerifyOptions& options, cons
   json["threads"] = report.threads;
   json["seed"] = options.seed;
   json["schedules"] = laws.schedules;
-  json["half"] = options.half;
+  json["half"] = word_of(options.half);
   for (const LawCount& count : kLawCounts) json[count.name] = laws.*count.value;
   json["exported_experts"] = laws.exported_experts;
   json["exported_entries"] = laws.exported_entries;
@@ -113,7 +114,7 @@ int run_verify(const VerifyCommandOptions& given) {
   if (options.schedules < 1) {
     return report(invalid_argument(fmt::format("--schedules: expected at least 1, found {}", options.schedules)));
   }
-  if (given.brief && given.half == "moves") {
+  if (given.brief && given.half == VerifyHalf::kMoves) {
     return report(invalid_argument("--brief: is of the other halves, found with --half moves"));
   }
   if (given.brief) options.brief_schedules = std::exchange(options.schedules, 0);

@@ -3,12 +3,14 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/flags/flag_table.h"
+#include "engine/option_words.h"
 #include "text/chat/chat.h"
 
 namespace sluice {
 namespace {
 
 constexpr const char* kGroup = "Engine";
+constexpr std::size_t kServedPolicies = 3;  // the last one is for simulations
 
 // These choose the bits of answers.
 void add_numerics_flags(CLI::App& command, EngineSetup& options) {
@@ -43,11 +45,8 @@ void add_numerics_flags(CLI::App& command, EngineSetup& options) {
            "NAME",
            "Numbers of the indexers' cache: auto, f32, bf16, fp8 or fp4",
            {.choices = {"auto", "f32", "bf16", "fp8", "fp4"}}},
-          {"--mla-prefill",
-           &numerics.mla_prefill,
-           "NAME",
-           "Latent attention of long spans: absorbed, or expanded (faster, but logits depend on how prompts are cut)",
-           {.choices = {"absorbed", "expanded"}}},
+          {"--mla-prefill", choice(&numerics.mla_prefill), "NAME",
+           "Latent attention of long spans: absorbed, or expanded (faster, but logits depend on how prompts are cut)"},
           {"--attn-prefill-chunk-size", &numerics.attn_prefill_chunk_size, "N",
            "With --mla-prefill expanded: tokens of a prefix expanded at once; 0: 1024"},
       });
@@ -85,12 +84,9 @@ void add_loading_flags(CLI::App& command, EngineSetup& options) {
   add_flags(
       command, kGroup,
       {
-          {"--load-format",
-           &model.load_format,
-           "NAME",
+          {"--load-format", choice(&model.load_format), "NAME",
            "auto: the checkpoint in the model's folder; dummy: random weights for its config.json, to measure a "
-           "model whose weights are not at hand",
-           {.choices = {"auto", "dummy"}}},
+           "model whose weights are not at hand"},
           {"--dummy-experts", &model.dummy_experts, "N",
            "Routed experts of a layer that have random weights of their own; the others share them; 0: all"},
           {"--balanced-experts", &model.balanced_experts, "",
@@ -121,18 +117,11 @@ void add_scheduling_flags(CLI::App& command, EngineSetup& options) {
                  "Prompts and answers in the same step"},
                 {"--long-prefill-token-threshold", &scheduler.long_prefill_token_threshold, "N",
                  "Most rows of one prompt in a step; 0: no limit"},
-                {"--scheduling-policy",
-                 &scheduler.scheduling_policy,
-                 "NAME",
-                 "fair (prompts share a step), fcfs (in order of arrival) or priority (by the requests' priority)",
-                 {.choices = {"fair", "fcfs", "priority"}}},
-                {"--async-scheduling",
-                 &scheduler.async_scheduling,
-                 "NAME",
+                {"--scheduling-policy", choice(&scheduler.scheduling_policy, kServedPolicies), "NAME",
+                 "fair (prompts share a step), fcfs (in order of arrival) or priority (by the requests' priority)"},
+                {"--async-scheduling", choice(&scheduler.async_scheduling), "NAME",
                  "Begin a step before the tokens of the one before are known: auto (where a device computes by "
-                 "itself), on or "
-                 "off",
-                 {.choices = {"auto", "on", "off"}}},
+                 "itself), on or off"},
                 {"--swap-space", ByteTarget{&cache.swap_space}, "SIZE",
                  "Memory for the state of preempted requests; 0: it is computed again"},
                 {"--swap-dir", &cache.swap_dir, "DIR", "A folder for the swap space; by default it is in memory"},
@@ -147,12 +136,9 @@ void add_speculation_flags(CLI::App& command, EngineSetup& options) {
   SpeculationOptions& speculation = options.speculation;
   add_flags(command, kGroup,
             {
-                {"--speculative",
-                 &speculation.speculative,
-                 "NAME",
+                {"--speculative", choice(&speculation.speculative), "NAME",
                  "Guess the next tokens and compute them in one step: mtp (the model's own layer for that), ngram "
-                 "(copies of the text, or of the client's prediction), auto (both, or what there is) or off",
-                 {.choices = {"auto", "mtp", "ngram", "off"}}},
+                 "(copies of the text, or of the client's prediction), auto (both, or what there is) or off"},
                 {"--num-speculative-tokens", &speculation.num_speculative_tokens, "N",
                  "Most tokens guessed for a sequence in a step, 1 to 8"},
                 {"--speculative-adaptive", SwitchTarget{&speculation.speculative_adaptive}, "",

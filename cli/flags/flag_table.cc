@@ -50,6 +50,16 @@ CLI::Option* add(CLI::App& command, const Flag& flag, SwitchTarget target) {
   return on->option_text("[on]");
 }
 
+CLI::Option* add(CLI::App& command, const Flag& flag, const ChoiceTarget& target) {
+  const std::vector<std::string> words(target.words.begin(), target.words.end());
+  const auto set = [words, set = target.set](const std::string& word) {
+    set(static_cast<std::size_t>(std::ranges::find(words, word) - words.begin()));
+  };
+  return command.add_option_function<std::string>(flag.name, set, flag.text)
+      ->check(CLI::IsMember(words))
+      ->option_text(with_default(flag, words[target.value]));
+}
+
 template <class T>
 CLI::Option* add(CLI::App& command, const Flag& flag, T* value) {
   const bool is_argument = flag.name[0] != '-';
@@ -74,7 +84,7 @@ void apply(CLI::App& command, const FlagRules& rules, CLI::Option& option) {
 
 void add_flags(CLI::App& command, const std::string& group, std::initializer_list<Flag> flags) {
   for (const Flag& flag : flags) {
-    CLI::Option* option = std::visit([&](auto target) { return add(command, flag, target); }, flag.target);
+    CLI::Option* option = std::visit([&](const auto& target) { return add(command, flag, target); }, flag.target);
     apply(command, flag.rules, *option);
     option->group(group);
     if (std::holds_alternative<SwitchTarget>(flag.target)) {

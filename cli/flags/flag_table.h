@@ -3,18 +3,26 @@
 //   add_flags(command, "Limits", {
 //       {"--max-connections", &options.max_connections, "N", "Connections at once; further ones are answered 503"},
 //       {"--isa", &options.isa, "NAME", "Kernels", {.choices = {"auto", "scalar"}}},
+//       {"--half", choice(&options.half), "NAME", "Which schedules"},
 //   });
 //
 // The target's value is the flag's default, and is shown as such: "N [1024]".
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "base/option_words.h"
 
 namespace CLI {
 class App;
@@ -33,11 +41,27 @@ struct SwitchTarget {
   bool* value;
 };
 
+// One of the words of an option (base/option_words.h).
+struct ChoiceTarget {
+  std::span<const std::string_view> words;
+  std::size_t value;  // the default's index
+  std::function<void(std::size_t index)> set;
+};
+
+// Of all its words, or of the first `most`.
+template <class Option>
+ChoiceTarget choice(Option* target, std::size_t most = SIZE_MAX) {
+  const std::span<const std::string_view> words = option_words(*target);
+  return {words.first(std::min(most, words.size())), static_cast<std::size_t>(*target),
+          [target](std::size_t index) { *target = static_cast<Option>(index); }};
+}
+
 // A flag's value goes there. A bool's flag has none: it sets it. Lists of numbers are split at commas. The target must
 // outlive the command.
-using FlagTarget = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, float*, double*, std::string*,
-                                std::vector<int>*, std::vector<double>*, std::vector<std::string>*, std::optional<int>*,
-                                std::optional<float>*, std::optional<std::uint64_t>*, ByteTarget, SwitchTarget>;
+using FlagTarget =
+    std::variant<bool*, int*, std::int64_t*, std::uint64_t*, float*, double*, std::string*, std::vector<int>*,
+                 std::vector<double>*, std::vector<std::string>*, std::optional<int>*, std::optional<float>*,
+                 std::optional<std::uint64_t>*, ByteTarget, SwitchTarget, ChoiceTarget>;
 
 struct FlagRules {
   std::vector<std::string> choices = {};                // none: any

@@ -106,7 +106,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
       {
           {"--schedules", &options.schedules, "N", "Random schedules to try"},
           {"--brief", &options.brief, "", "Short prompts only: several times as many schedules in the same time"},
-          {"--half", &options.half, "both|borders|rows|scheduling|moves",
+          {"--half", choice(&options.half), "both|borders|rows|scheduling|moves",
            "Only short sequences over the borders of the model, only schedules that drive the cache, or only those of "
            "the scheduler; or, with --device, such that move sequences between it and the CPU"},
           {"--seed", &options.seed, "N", "Seed of the schedules; by default a fresh one"},

@@ -81,16 +81,15 @@ void add_limit_flags(CLI::App& command, ServeOptions& options) {
 }
 
 void add_log_flags(CLI::App& command, ServeOptions& options) {
-  add_flags(
-      command, "Log",
-      {
-          {"--log-format", &options.log_format, "NAME", "Form of the log: text or json", {.choices = {"text", "json"}}},
-          {"--metrics-prefix", &options.metrics_prefix, "TEXT",
-           "How names in /metrics begin; vllm: for dashboards and gateways that know those"},
-          {"--otlp-endpoint", &options.otlp_endpoint, "http://HOST:4318",
-           "Send a trace of each generating request to this OpenTelemetry collector (OTLP over HTTP, JSON)"},
-          {"--log-text", &options.log_text, "", "Write prompts and answers into the log"},
-      });
+  add_flags(command, "Log",
+            {
+                {"--log-format", choice(&options.log_format), "NAME", "Form of the log: text or json"},
+                {"--metrics-prefix", &options.metrics_prefix, "TEXT",
+                 "How names in /metrics begin; vllm: for dashboards and gateways that know those"},
+                {"--otlp-endpoint", &options.otlp_endpoint, "http://HOST:4318",
+                 "Send a trace of each generating request to this OpenTelemetry collector (OTLP over HTTP, JSON)"},
+                {"--log-text", &options.log_text, "", "Write prompts and answers into the log"},
+            });
 }
 
 }  // namespace

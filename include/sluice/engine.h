@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/options.h"
 #include "sluice/request_options.h"
 #include "sluice/sampling.h"
 #include "sluice/status.h"
@@ -21,91 +22,7 @@
 
 namespace sluice {
 
-inline constexpr int kMostStepRows = 512;
-inline constexpr int kMostDrafts = 8;                                          // of a sequence in a step
 inline constexpr std::int64_t kMaxDistributionBytes = std::int64_t{64} << 20;  // of a prompt
-
-// The flags of the engine, with their defaults; the command line fills them (cli/flags/engine_flags.h).
-struct ModelOptions {
-  std::string folder;
-  // auto: the checkpoint in the folder. dummy: random weights for its config.json, which is all of it that is read;
-  // dummy_experts > 0: so many routed experts a layer have weights of their own, the others those of e % dummy_experts.
-  std::string load_format = "auto";
-  // balanced_experts: a token's id says which experts it goes to, about as many tokens to each; no score does.
-  int dummy_experts = 0;
-  bool balanced_experts = false;
-  int max_model_len = 0;   // tokens of prompt + answer; 0: the model's own limit
-  bool pack = true;        // off: weights are used from the checkpoint's own pages, which processes share
-  bool pack_cache = true;  // keep the packed form of large models in the cache folder, for the next start
-  // Weights are mapped, and a file that another program cuts makes reading it raise SIGBUS. On: a handler for the whole
-  // process answers that in the engine's files, so that requests fail and the process lives; other SIGBUS go to the
-  // handler that was there before. Off: the program that embeds the engine has to see to it.
-  bool handle_sigbus = false;
-};
-
-// What decides the bits of an answer. Nothing else does (docs/guarantees.md).
-struct NumericsOptions {
-  std::string profile = "default";         // default | tiles | plain | ref | sm90
-  std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8 | fp8
-  std::string expert_dtype = "auto";       // auto, as the others | int8: of experts in MXFP4, in profile sm90
-  std::string kv_cache_dtype = "auto";     // auto | f32 | bf16 | fp8
-  std::string index_cache_dtype = "auto";  // auto | f32 | bf16 | fp8 | fp4
-  std::string mla_prefill = "absorbed";    // absorbed | expanded, which gives up the row law (docs/guarantees.md)
-  int attn_prefill_chunk_size = 0;         // expanded: tokens of a prefix expanded at once; 0: 1,024
-};
-
-inline constexpr int kMostTensorParallel = 8;
-
-struct MachineOptions {
-  std::string device = "cpu";  // auto | cpu | cuda | cuda:N | cuda:N,M,... | emulated, which is for tests
-  // Devices that share every layer's weights, each with its outputs of them; the answers are those of one.
-  int tensor_parallel_size = 1;
-  int collective_timeout = 60;  // seconds that one of them waits for another before the engine fails
-  std::string isa = "auto";     // auto | scalar | avx2 | avx512 | avx512vbmi
-  std::string kernels;          // changes to what the processor may use for them: "-amx,-vnni" (docs/cli.md)
-  int threads = 0;              // 0: the number that decodes fastest
-  bool pin_threads = true;      // each thread on a core of its own, if there are enough
-  bool cuda_graphs = true;      // on a GPU, the kernels of a small step start as one graph
-};
-
-struct CacheOptions {
-  std::int64_t kv_cache_memory = 0;  // bytes; 0: a quarter of the machine's memory
-  bool enable_prefix_caching = true;
-  std::int64_t swap_space = 0;  // bytes for the state of preempted sequences; 0: they are recomputed
-  std::string swap_dir;         // where to keep it; empty: in memory
-};
-
-struct SchedulerOptions {
-  // Rows of one step; 0: kMostStepRows, or fewer if the model would take more than a second for that many.
-  int max_num_batched_tokens = 0;
-  int max_num_seqs = 64;                    // sequences running at once
-  bool enable_chunked_prefill = true;       // off needs max_num_batched_tokens >= max_model_len
-  bool enable_mixed_prefill_decode = true;  // off: prompts and decodes in separate steps
-  int long_prefill_token_threshold = 0;     // most rows of one prompt in a step; 0: no limit
-  std::string scheduling_policy = "fair";   // fair | fcfs | priority
-  // Begin a step before the previous one's tokens are known: auto (where the device computes by itself) | on | off.
-  std::string async_scheduling = "auto";
-};
-
-// Tokens that follow the newest are guessed (drafted) and computed in the same step; those that are what the sampler
-// draws stay (docs/speculation.md). Changes no answer.
-struct SpeculationOptions {
-  // mtp (by the model's layer for multi-token prediction) | ngram (copies of what the text, or the client's prediction,
-  // says) | auto (both, or what there is) | off
-  std::string speculative = "auto";
-  int num_speculative_tokens = 4;    // drafted for a sequence in a step, at most: 1 to kMostDrafts
-  bool speculative_adaptive = true;  // fewer where they do not pay; off: always as many as there are rows for
-};
-
-struct EngineOptions {
-  ModelOptions model;
-  NumericsOptions numerics;
-  MachineOptions machine;
-  CacheOptions cache;
-  SchedulerOptions scheduler;
-  SpeculationOptions speculation;
-  bool audit = false;  // check the cache and the plan after every step
-};
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
 
@@ -235,12 +152,12 @@ class Engine {
   // Whether its client keeps up: from the next step on a paused request gets no tokens until it goes on. It keeps its
   // place and its memory, unless running requests need the memory; its tokens are the same. Without effect on a request
   // that has not begun; unknown ids are ignored.
-  virtual void set_paused(RequestId /*id*/, bool /*paused*/) {}
+  virtual void set_paused(RequestId id, bool paused) = 0;
 
   virtual EngineStats stats() const = 0;
   // ok, or why it computes nothing any more: its device is lost, or a file of its weights has changed. In the second
   // case reload_weights() helps.
-  virtual Status health() const { return {}; }
+  virtual Status health() const = 0;
   // Generates one token outside the queue, to prove that the engine is alive. False if it takes over `seconds`.
   virtual bool self_test(double seconds) = 0;
   // Whether the step loop takes a turn within `seconds`, and its device works.
@@ -249,20 +166,17 @@ class Engine {
   virtual bool reset_prefix_cache(double seconds) = 0;
 
   // The records of up to `most` steps from `number` on, or from the oldest that is kept (the last 4,096, about).
-  virtual std::vector<StepRecord> steps(std::uint64_t /*number*/, std::size_t /*most*/) const { return {}; }
-  virtual std::uint64_t steps_recorded() const { return 0; }  // the number of the next
+  virtual std::vector<StepRecord> steps(std::uint64_t number, std::size_t most) const = 0;
+  virtual std::uint64_t steps_recorded() const = 0;  // the number of the next
   // Where it stands between two steps; false if it does not get there within `seconds`.
-  virtual bool look(double /*seconds*/, EngineLook* /*look*/) { return false; }
+  virtual bool look(double seconds, EngineLook* look) = 0;
 
   // Replaces the model's weights by those of another folder, and returns their version; for as long as it takes the
   // caller waits, and requests that arrive wait, too. kDrain: once the running ones have ended; kAbort: they are
   // cancelled. Refuses another geometry, tokenizer ids aside, and then, as after any failure, nothing has changed.
   enum class ReloadMode { kDrain, kAbort };
-  virtual Result<std::string> reload_weights(const std::string& folder, ReloadMode mode) {
-    return invalid_argument("weights: this engine cannot reload them from " + folder +
-                            (mode == ReloadMode::kDrain ? "" : ", whatever runs"));
-  }
-  virtual std::string weights_version() const { return {}; }
+  virtual Result<std::string> reload_weights(const std::string& folder, ReloadMode mode) = 0;
+  virtual std::string weights_version() const = 0;
 
   virtual int vocab_size() const = 0;
   virtual int max_model_len() const = 0;
@@ -272,7 +186,7 @@ class Engine {
   virtual std::vector<std::int32_t> end_token_ids() const = 0;
   // Whether its device can change logits by TokenRules: penalties and biases. Requests that ask for it are refused
   // else.
-  virtual bool takes_penalties() const { return true; }
+  virtual bool takes_penalties() const = 0;
   virtual std::string profile_name() const = 0;  // e.g. "default int8 kv=fp8 index=fp4"
   virtual std::string isa_name() const = 0;
 };

@@ -82,6 +82,11 @@ bool log_enabled(LogLevel level) {
   return level >= lowest.load(std::memory_order_relaxed);
 }
 
+std::span<const std::string_view> option_words(LogFormat /*format*/) {
+  static constexpr std::string_view kWords[] = {"text", "json"};
+  return kWords;
+}
+
 void set_log_format(LogFormat format) {
   form.store(format, std::memory_order_relaxed);
 }

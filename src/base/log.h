@@ -29,7 +29,8 @@ bool log_enabled(LogLevel level);
 void log_line(LogLevel level, std::string_view text);
 
 enum class LogFormat { kText, kJson };
-void set_log_format(LogFormat format);  // the default is text
+std::span<const std::string_view> option_words(LogFormat format);  // base/option_words.h
+void set_log_format(LogFormat format);                             // the default is text
 
 // An event with named values: "text name=value name=value", or members of the line's JSON object.
 struct LogField {

@@ -69,7 +69,7 @@ SpeedCases::SpeedCases(Runner* runner, const EngineSetup& options)
     : runner_(runner),
       options_(options),
       work_(runner->load_report().weights, runner->model().cache_layout(), runner->model().config().moe) {
-  options_.speculation.speculative = "off";  // concurrent requests are measured without
+  options_.speculation.speculative = Speculative::kOff;  // concurrent requests are measured without
   watch_routing_ = [this](std::string_view /*name*/, const float* values, int rows, int columns) {
     std::map<float, int> rows_of;
     for (const float* id = values; id < values + rows * columns; ++id) ++rows_of[*id];
@@ -213,10 +213,10 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
   }
   int sampled_last = 0;  // by the last step
   const auto step = [&](StepShape* shape) -> Status {
-    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper.step());
+    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper.begin().settle());
     const std::vector<SequenceId> sampled(computed.sampled().begin(), computed.sampled().end());
     for (const SequenceId id : sampled) {
-      const auto length = static_cast<int>(stepper.tokens(id).size());
+      const auto length = static_cast<int>(stepper.sequences()[id].tokens.size());
       if (length + 1 >= test.context()) {
         return resource_exhausted(
             fmt::format("the first sequences had {} tokens before all {} of them decoded; give more "
@@ -233,7 +233,7 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
   };
   for (int decoding = 0; decoding < test.concurrency;) {  // the prompts
     SLUICE_RETURN_IF_ERROR(step(nullptr));
-    decoding = stepper.waiting() > 0 ? 0 : sampled_last;
+    decoding = stepper.counts().waiting > 0 ? 0 : sampled_last;
   }
   runner_->wait();  // a device still computes the last prompts, which do not count
   experts_chosen_ = 0;

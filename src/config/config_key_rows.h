@@ -1,6 +1,10 @@
 // Rows of the tables of config keys that many families have. Internal to config_keys_*.cc.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
 #include "config/config_keys.h"
 #include "config/model_config.h"
 
@@ -35,5 +39,27 @@ constexpr ConfigKey null_is_refused(ConfigKey key) {
 }
 
 inline constexpr ConfigKey kEpsKey = {.name = "rms_norm_eps", .type = KeyType::kNumber, .absent = "1e-06", .max = 1};
+
+// The sizes that a table of such families begins with; their defaults.
+constexpr std::array<ConfigKey, 5> shape_keys(std::string_view vocabulary, std::string_view hidden,
+                                              std::string_view intermediate, std::string_view layers,
+                                              std::string_view heads) {
+  return {size_key("vocab_size", vocabulary, kMaxVocabulary), size_key("hidden_size", hidden, kMaxWidth),
+          size_key("intermediate_size", intermediate, kMaxWidth), size_key("num_hidden_layers", layers, kMaxLayers),
+          size_key("num_attention_heads", heads, kMaxHeads)};
+}
+
+// A table made of parts.
+template <std::size_t... N>
+constexpr auto joined(const std::array<ConfigKey, N>&... parts) {
+  std::array<ConfigKey, (N + ...)> all{};
+  auto to = all.begin();
+  ((to = std::ranges::copy(parts, to).out), ...);
+  return all;
+}
+template <std::size_t N>
+constexpr std::array<ConfigKey, N> keys(const ConfigKey (&rows)[N]) {
+  return std::to_array(rows);
+}
 
 }  // namespace sluice

@@ -36,100 +36,84 @@ constexpr ConfigKey kLayerTypes = {.name = "layer_types",
                                        "full_attention or sliding_attention, one a layer; wins over "
                                        "max_window_layers"};
 
-constexpr ConfigKey kLlama[] = {
-    size_key("vocab_size", "32000", kMaxVocabulary),
-    size_key("hidden_size", "4096", kMaxWidth),
-    size_key("intermediate_size", "11008", kMaxWidth),
-    size_key("num_hidden_layers", "32", kMaxLayers),
-    size_key("num_attention_heads", "32", kMaxHeads),
-    kKeyValueHeadsOfHeads,
-    size_key("head_dim", kComputed, kMaxWidth, kPerHead),
-    positions_key("2048"),
-    kEpsKey,
-    flag_key("attention_bias", "false", "of q, k, v and o"),
-    flag_key("mlp_bias", "false", "of gate, up and down; not in the profile sm90"),
-};
-
-constexpr ConfigKey kMistral[] = {
-    size_key("vocab_size", "32000", kMaxVocabulary),
-    size_key("hidden_size", "4096", kMaxWidth),
-    size_key("intermediate_size", "14336", kMaxWidth),
-    size_key("num_hidden_layers", "32", kMaxLayers),
-    size_key("num_attention_heads", "32", kMaxHeads),
-    size_key("num_key_value_heads", "8", kMaxHeads, kKeyHeads),
-    size_key("head_dim", kComputed, kMaxWidth, kPerHead),
-    positions_key("131072"),
-    kEpsKey,
-    window_key("of every layer, or of some by layer_types"),
-    {.name = "layer_types",
-     .type = KeyType::kTexts,
-     .absent = kComputed,
-     .rule = "full_attention or sliding_attention, one a layer; only with head_dim and sliding_window"},
-};
-
-constexpr ConfigKey kQwen2[] = {
-    size_key("vocab_size", "151936", kMaxVocabulary),
-    size_key("hidden_size", "4096", kMaxWidth),
-    size_key("intermediate_size", "22016", kMaxWidth),
-    size_key("num_hidden_layers", "32", kMaxLayers),
-    size_key("num_attention_heads", "32", kMaxHeads),
-    size_key("num_key_value_heads", "32", kMaxHeads, kKeyHeads),
-    null_is_refused(size_key("head_dim", kComputed, kMaxWidth, kPerHead)),
-    positions_key("32768"),
-    kEpsKey,
+// Of Qwen2 and Qwen3.
+constexpr auto kQwenWindows = keys({
     kUseWindow,
     window_key("of some layers, with use_sliding_window"),
     kWindowLayers,
     kLayerTypes,
-};
+});
 
-constexpr ConfigKey kQwen3[] = {
-    size_key("vocab_size", "151936", kMaxVocabulary),
-    size_key("hidden_size", "4096", kMaxWidth),
-    size_key("intermediate_size", "22016", kMaxWidth),
-    size_key("num_hidden_layers", "32", kMaxLayers),
-    size_key("num_attention_heads", "32", kMaxHeads),
-    size_key("num_key_value_heads", "32", kMaxHeads, kKeyHeads),
-    size_key("head_dim", "128", kMaxWidth, "even"),
-    positions_key("32768"),
-    kEpsKey,
-    flag_key("attention_bias", "false", "of q, k, v and o"),
-    kUseWindow,
-    window_key("of some layers, with use_sliding_window"),
-    kWindowLayers,
-    kLayerTypes,
-};
+constexpr auto kLlama = joined(shape_keys("32000", "4096", "11008", "32", "32"),
+                               keys({
+                                   kKeyValueHeadsOfHeads,
+                                   size_key("head_dim", kComputed, kMaxWidth, kPerHead),
+                                   positions_key("2048"),
+                                   kEpsKey,
+                                   flag_key("attention_bias", "false", "of q, k, v and o"),
+                                   flag_key("mlp_bias", "false", "of gate, up and down; not in the profile sm90"),
+                               }));
 
-constexpr ConfigKey kQwen3Moe[] = {
-    size_key("vocab_size", "151936", kMaxVocabulary),
-    size_key("hidden_size", "2048", kMaxWidth),
-    size_key("intermediate_size", "6144", kMaxWidth),
-    size_key("num_hidden_layers", "24", kMaxLayers),
-    size_key("num_attention_heads", "32", kMaxHeads),
-    size_key("num_key_value_heads", "4", kMaxHeads, kKeyHeads),
-    null_is_refused(size_key("head_dim", kComputed, kMaxWidth, kPerHead)),
-    positions_key("32768"),
-    kEpsKey,
-    flag_key("attention_bias", "false", "of q, k, v and o"),
-    kUseWindow,
-    window_key("of every layer, with use_sliding_window"),
-    {.name = "num_experts",
-     .type = KeyType::kSize,
-     .absent = "128",
-     .min = 1,
-     .max = 1 << 16,
-     .winner = "num_local_experts"},
-    {.name = "num_experts_per_tok",
-     .type = KeyType::kInteger,
-     .absent = "8",
-     .min = 1,
-     .max = 1 << 16,
-     .rule = "at most num_experts"},
-    size_key("moe_intermediate_size", "768", kMaxWidth),
-    flag_key("norm_topk_prob", "false"),
-    {.name = "decoder_sparse_step", .type = KeyType::kInteger, .absent = "1", .min = 1, .max = 1 << 16},
-    {.name = "mlp_only_layers", .type = KeyType::kIntegers, .absent = "none", .max = 1 << 16},
-};
+constexpr auto kMistral =
+    joined(shape_keys("32000", "4096", "14336", "32", "32"),
+           keys({
+               size_key("num_key_value_heads", "8", kMaxHeads, kKeyHeads),
+               size_key("head_dim", kComputed, kMaxWidth, kPerHead),
+               positions_key("131072"),
+               kEpsKey,
+               window_key("of every layer, or of some by layer_types"),
+               {.name = "layer_types",
+                .type = KeyType::kTexts,
+                .absent = kComputed,
+                .rule = "full_attention or sliding_attention, one a layer; only with head_dim and sliding_window"},
+           }));
+
+constexpr auto kQwen2 = joined(shape_keys("151936", "4096", "22016", "32", "32"),
+                               keys({
+                                   size_key("num_key_value_heads", "32", kMaxHeads, kKeyHeads),
+                                   null_is_refused(size_key("head_dim", kComputed, kMaxWidth, kPerHead)),
+                                   positions_key("32768"),
+                                   kEpsKey,
+                               }),
+                               kQwenWindows);
+
+constexpr auto kQwen3 = joined(shape_keys("151936", "4096", "22016", "32", "32"),
+                               keys({
+                                   size_key("num_key_value_heads", "32", kMaxHeads, kKeyHeads),
+                                   size_key("head_dim", "128", kMaxWidth, "even"),
+                                   positions_key("32768"),
+                                   kEpsKey,
+                                   flag_key("attention_bias", "false", "of q, k, v and o"),
+                               }),
+                               kQwenWindows);
+
+constexpr auto kQwen3Moe =
+    joined(shape_keys("151936", "2048", "6144", "24", "32"),
+           keys({
+               size_key("num_key_value_heads", "4", kMaxHeads, kKeyHeads),
+               null_is_refused(size_key("head_dim", kComputed, kMaxWidth, kPerHead)),
+               positions_key("32768"),
+               kEpsKey,
+               flag_key("attention_bias", "false", "of q, k, v and o"),
+               kUseWindow,
+               window_key("of every layer, with use_sliding_window"),
+               {.name = "num_experts",
+                .type = KeyType::kSize,
+                .absent = "128",
+                .min = 1,
+                .max = 1 << 16,
+                .winner = "num_local_experts"},
+               {.name = "num_experts_per_tok",
+                .type = KeyType::kInteger,
+                .absent = "8",
+                .min = 1,
+                .max = 1 << 16,
+                .rule = "at most num_experts"},
+               size_key("moe_intermediate_size", "768", kMaxWidth),
+               flag_key("norm_topk_prob", "false"),
+               {.name = "decoder_sparse_step", .type = KeyType::kInteger, .absent = "1", .min = 1, .max = 1 << 16},
+               {.name = "mlp_only_layers", .type = KeyType::kIntegers, .absent = "none", .max = 1 << 16},
+           }));
 
 }  // namespace
 

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 TEST(EngineBrokenTest, ABrokenDeviceEndsItsRequestsWithAMessage) {
   EngineSetup options = small_options();
   options.machine.device = "emulated";
-  for (const char* async : {"on", "off"}) {
+  for (const auto async : {AsyncScheduling::kOn, AsyncScheduling::kOff}) {
     options.scheduler.async_scheduling = async;
     const std::vector<TokenId> prompt = random_tokens(100, 1), other = random_tokens(90, 2);
     const std::vector<TokenId> whole = alone(prompt, 3000, {.temperature = 0});

@@ -102,8 +102,9 @@ void check_drafts_change_nothing(bool ruled) {
   std::vector<std::uint32_t> logprobs;  // of the first run
   const auto run = [&](const std::vector<TokenId>& prediction, int preempt, std::uint64_t* steps) {
     EngineSetup options = small_options();
-    options.scheduler.async_scheduling = "off";
-    options.speculation = {.speculative = "ngram", .num_speculative_tokens = 4, .speculative_adaptive = false};
+    options.scheduler.async_scheduling = AsyncScheduling::kOff;
+    options.speculation = {
+        .speculative = Speculative::kNgram, .num_speculative_tokens = 4, .speculative_adaptive = false};
     options.testing.force_preempt_every = preempt;
     const auto engine = make_engine(options);
     Answer answer(3);
@@ -193,9 +194,9 @@ class Runs final : public TokenConstraint {
 };
 
 TEST(EngineConstraintTest, AForcedRunIsOneSpan) {
-  const auto run = [](const char* speculative, std::uint64_t* steps) {
+  const auto run = [](Speculative speculative, std::uint64_t* steps) {
     EngineSetup options = small_options();
-    options.scheduler.async_scheduling = "off";
+    options.scheduler.async_scheduling = AsyncScheduling::kOff;
     options.speculation = {.speculative = speculative, .num_speculative_tokens = 8, .speculative_adaptive = false};
     const auto engine = make_engine(options);
     Answer answer;
@@ -208,8 +209,8 @@ TEST(EngineConstraintTest, AForcedRunIsOneSpan) {
     return answer.tokens();
   };
   std::uint64_t alone = 0, together = 0;
-  const auto expected = run("off", &alone);
-  EXPECT_EQ(run("ngram", &together), expected);
+  const auto expected = run(Speculative::kOff, &alone);
+  EXPECT_EQ(run(Speculative::kNgram, &together), expected);
   EXPECT_GE(alone, 32U);
   EXPECT_LE(together, 10U);
 }

@@ -141,7 +141,7 @@ TEST(EngineCountersTest, WhatOthersComputedMeanwhileCountsOnceForAllChoices) {
   settings.on_step = gate.hook();
   EngineSetup options = small_options();
   options.scheduler.max_num_batched_tokens = 64;
-  options.scheduler.scheduling_policy = "priority";
+  options.scheduler.scheduling_policy = SchedulingPolicy::kPriority;
   const std::vector<TokenId> prompt = random_tokens(260, 1);  // behind its blocks there is room for all in a step
   Answer answer(3), same;
   auto engine = make_engine(options, settings);

@@ -14,8 +14,9 @@ constexpr SamplingParams kGreedy{.temperature = 0};
 
 EngineSetup with_drafts(int most, bool adaptive = false) {
   EngineSetup options = small_options();
-  options.scheduler.async_scheduling = "off";  // drafts are made from tokens that are known
-  options.speculation = {.speculative = "ngram", .num_speculative_tokens = most, .speculative_adaptive = adaptive};
+  options.scheduler.async_scheduling = AsyncScheduling::kOff;  // drafts are made from tokens that are known
+  options.speculation = {
+      .speculative = Speculative::kNgram, .num_speculative_tokens = most, .speculative_adaptive = adaptive};
   return options;
 }
 
@@ -63,7 +64,7 @@ TEST(EngineDraftsTest, ARightPredictionTakesFewSteps) {
 TEST(EngineDraftsTest, ADeviceWaitsWhereThereIsSomethingToDraft) {
   EngineSetup options = with_drafts(3, true);
   options.machine.device = "emulated";
-  options.scheduler.async_scheduling = "auto";
+  options.scheduler.async_scheduling = AsyncScheduling::kAuto;
   const auto prompt = random_tokens(140, 3);
   const auto expected = alone(prompt, 40, kGreedy);
   auto engine = make_engine(options);
@@ -76,7 +77,7 @@ TEST(EngineDraftsTest, ADeviceWaitsWhereThereIsSomethingToDraft) {
   for (TokenId& id : wrong) id = (id + 1) % 64;
   const Served other = serve(*engine, prompt, 40, wrong);
   EXPECT_EQ(other.tokens, expected);
-  options.scheduler.async_scheduling = "on", options.speculation.speculative = "auto";
+  options.scheduler.async_scheduling = AsyncScheduling::kOn, options.speculation.speculative = Speculative::kAuto;
   const Served never = serve(*make_engine(options), prompt, 40, expected);
   EXPECT_EQ(never.tokens, expected);
   EXPECT_EQ(never.stats.drafts.drafted_tokens, 0U) << "--async-scheduling on waits for none";
@@ -205,7 +206,7 @@ TEST(EngineDraftsTest, APredictionBeginsWithTheAnswer) {
 // A prediction that ends where the answer goes on stands beside the model's drafts, which are taken and right.
 TEST(EngineDraftsTest, TheModelsDraftsAreNotThePredictions) {
   EngineSetup options = with_drafts(4);
-  options.speculation.speculative = "auto";
+  options.speculation.speculative = Speculative::kAuto;
   FakeModel::Settings settings;
   settings.drafts = true;
   settings.on_logits = [](TokenId, Position, float* logits) { logits[0] = 1000; };
@@ -226,7 +227,7 @@ TEST(EngineDraftsTest, TheModelsDraftsOfSampledAnswersChangeNothing) {
   const auto prompt = random_tokens(10, 9);
   const SamplingParams sampling{.temperature = 1.5F, .top_k = 30, .seed = 4};
   EngineSetup options = with_drafts(4);
-  options.speculation.speculative = "mtp";
+  options.speculation.speculative = Speculative::kMtp;
   FakeModel::Settings settings;
   settings.drafts = true;
   auto engine = make_engine(options, settings);
@@ -239,7 +240,7 @@ TEST(EngineDraftsTest, TheModelsDraftsOfSampledAnswersChangeNothing) {
 TEST(EngineDraftsTest, AModelThatIsHardlyEverRightIsToldOnce) {
   const auto prompt = random_tokens(10, 8);
   EngineSetup options = with_drafts(4);
-  options.speculation.speculative = "mtp";
+  options.speculation.speculative = Speculative::kMtp;
   const auto warnings = [&](bool right) {
     FakeModel::Settings settings;
     settings.drafts = true;
@@ -264,8 +265,8 @@ TEST(EngineDraftsTest, AModelThatIsHardlyEverRightIsToldOnce) {
 // The layer always drafts 0. Of five steps two begin with a 0 and three do not, so of 20 drafts 2 are right.
 TEST(EngineDraftsTest, AModelOfWhichATenthIsRightIsNotWarnedOf) {
   EngineSetup options = with_drafts(4);
-  options.speculation.speculative = "mtp";
-  options.scheduler.async_scheduling = "off";
+  options.speculation.speculative = Speculative::kMtp;
+  options.scheduler.async_scheduling = AsyncScheduling::kOff;
   FakeModel::Settings settings;
   settings.drafts = true;
   settings.on_logits = [](TokenId, Position at, float* logits) { logits[at % 7 == 2 || at % 7 == 4 ? 0 : 1] = 1000; };

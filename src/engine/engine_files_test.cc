@@ -30,7 +30,7 @@ std::unique_ptr<Engine> serve(const Served& served, const EngineSetup& options, 
 }
 
 TEST(EngineFilesTest, AChangeDuringAStepLeavesNoTokenOfIt) {
-  for (const char* async : {"off", "on"}) {
+  for (const auto async : {AsyncScheduling::kOff, AsyncScheduling::kOn}) {
     const Served served;
     StepGate gate;
     FakeModel::Settings settings;

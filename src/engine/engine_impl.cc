@@ -39,6 +39,7 @@ EngineImpl::EngineImpl(std::unique_ptr<Runner> runner, const EngineSetup& option
                        std::vector<std::int32_t> end_token_ids)
     : runner_(std::move(runner)),
       stepper_(runner_.get(), options),
+      asynchronous_(resolve_async_scheduling(options, runner_->computes_later())),
       audit_(options.audit),
       end_token_ids_(std::move(end_token_ids)),
       profile_(runner_->model().profile().text()),
@@ -55,7 +56,7 @@ EngineImpl::EngineImpl(std::unique_ptr<Runner> runner, const EngineSetup& option
 
 EngineImpl::~EngineImpl() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   wake_.notify_all();
@@ -146,7 +147,7 @@ Result<RequestId> EngineImpl::submit(Request request) {
   arrival.options = share(std::move(request));  // constant from here on
   RequestId id = 0;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stop_) return unavailable("the engine is shutting down");
     if (!changed_.ok()) return changed_;
     if (!broken_.ok()) return broken_;
@@ -160,7 +161,7 @@ Result<RequestId> EngineImpl::submit(Request request) {
 
 void EngineImpl::cancel(RequestId id, int choice) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     cancels_.push_back({id, choice});
   }
   wake_.notify_one();
@@ -168,7 +169,7 @@ void EngineImpl::cancel(RequestId id, int choice) {
 
 void EngineImpl::set_paused(RequestId id, bool paused) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     pauses_.push_back({id, paused});
   }
   wake_.notify_one();
@@ -176,7 +177,7 @@ void EngineImpl::set_paused(RequestId id, bool paused) {
 
 EngineStats EngineImpl::stats() const {
   constexpr double kNever = 1e9;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   EngineStats stats = stats_;
   stats.waiting += static_cast<int>(arrivals_.size());
   stats.waiting_for[static_cast<std::size_t>(WaitReason::kQueue)] += static_cast<int>(arrivals_.size());
@@ -191,7 +192,7 @@ EngineStats EngineImpl::stats() const {
 }
 
 Status EngineImpl::health() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return changed_.ok() ? broken_ : changed_;
 }
 
@@ -208,7 +209,7 @@ bool EngineImpl::ping(double seconds) {
 }
 
 bool EngineImpl::reset_prefix_cache(double seconds) {
-  return run_task([this] { stepper_.reset_prefix_cache(); }, seconds);
+  return run_task([this] { runner_->prefix_cache().reset(); }, seconds);
 }
 
 bool EngineImpl::look(double seconds, EngineLook* look) {
@@ -223,10 +224,10 @@ bool EngineImpl::run_task(std::function<void()> work, double seconds) {
   const std::chrono::duration<double> patience(seconds > 0 ? std::min(seconds, kLongest) : 0);
   const auto task = std::make_shared<Task>();
   task->work = std::move(work);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   tasks_.push_back(task);
   wake_.notify_one();
-  task_done_.wait_for(lock, patience, [&] { return task->done || stop_; });
+  task_done_.wait_for(lock, patience, [&]() SLUICE_REQUIRES(mutex_) { return task->done || stop_; });
   return task->done;
 }
 
@@ -235,16 +236,16 @@ bool EngineImpl::take_inbox() {
   // When all that could be done waits for paused sequences, which somebody will tell to go on, or end.
   constexpr std::chrono::milliseconds kLooksAgain{5};
   turn_began_ = 0;
-  std::unique_lock lock(mutex_);
-  const auto is_told = [&] {
+  MutexLock lock(mutex_);
+  const auto is_told = [&]() SLUICE_REQUIRES(mutex_) {
     return stop_ || !arrivals_.empty() || !cancels_.empty() || !pauses_.empty() || !tasks_.empty() ||
            stepper_.outstanding() || (broken_.ok() && !changed_.ok());
   };
-  const bool blocked = stepper_.idle() ? stepper_.paused() > 0 && swap_ != nullptr : stepper_.blocked();
+  const bool blocked = stepper_.idle() ? stepper_.counts().paused > 0 && swap_ != nullptr : stepper_.counts().blocked;
   if (blocked) {
     wake_.wait_for(lock, kLooksAgain, is_told);
   } else {
-    wake_.wait(lock, [&] { return is_told() || !stepper_.idle() || swap_ != nullptr; });
+    wake_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return is_told() || !stepper_.idle() || swap_ != nullptr; });
   }
   if (stop_) return false;
   turn_began_ = Clock::now().time_since_epoch().count();
@@ -259,7 +260,7 @@ void EngineImpl::run_tasks() {
   for (const auto& task : taken_tasks_) {
     task->work();
     publish_stats();
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     task->done = true;
   }
   if (!taken_tasks_.empty()) task_done_.notify_all();
@@ -273,7 +274,7 @@ void EngineImpl::publish_stats() {
   stats.finished_requests = finished_requests_;
   stats.cancelled_requests = cancelled_requests_;
   stats.step_counts = step_counts_;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stats_ = stats;
   if (!std::exchange(made_token_, false)) return;
   last_token_ = Clock::now();

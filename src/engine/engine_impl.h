@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/threads/mutex.h"
 #include "config/generation_config.h"
 #include "engine/runner/runner.h"
 #include "engine/step/sampler.h"
@@ -79,7 +79,7 @@ class EngineImpl final : public Engine {
   // A task to be done between two steps, for which somebody waits.
   struct Task {
     std::function<void()> work;
-    bool done = false;
+    bool done = false;  // under mutex_
   };
 
   // Another model that waits for the running requests to end.
@@ -128,35 +128,37 @@ class EngineImpl final : public Engine {
   void end_choice(PendingRequest& pending, int choice, Output output);
   void report(const std::function<void(Output)>& on_output, Output output);
   void publish_stats();
-  SequenceAnswer& answer(SequenceId id) { return stepper_.answer(id); }
+  const SequenceAnswer& answer(SequenceId id) const { return stepper_.sequences()[id].answer; }
 
   std::unique_ptr<Runner> runner_;
   StepRecorder recorder_;
   Stepper stepper_;
+  const bool asynchronous_;  // steps begin before the tokens of the one before are known
   const bool audit_;
   const std::vector<std::int32_t> end_token_ids_;
   // Of every model that this one is replaced by, too, and so for any thread.
   const std::string profile_;
   const bool has_experts_, has_indexers_;
 
-  mutable std::mutex mutex_;  // guards this block
-  std::condition_variable wake_, task_done_;
-  std::vector<Arrival> arrivals_;
-  std::vector<Cancel> cancels_;
-  std::vector<Pause> pauses_;
-  std::vector<std::shared_ptr<Task>> tasks_;
-  std::shared_ptr<Swap> swap_;                  // null: none waits
-  std::shared_ptr<const std::string> version_;  // of the weights
-  RequestId last_request_id_ = 0;
-  bool stop_ = false;
-  Status broken_;   // why nothing is computed any more: the device is lost, or `changed_`; ok: it works
-  Status changed_;  // which file of the weights has changed; ok: none
-  std::shared_ptr<ServedFiles> files_;  // of the model; null: none
-  EngineStats stats_;                   // without seconds_since_last_token
-  Clock::time_point last_token_;
-  bool any_token_ = false;
+  mutable Mutex mutex_;
+  Condition wake_, task_done_, watch_;  // watch_: the end, for the thread that watches the files
+  std::vector<Arrival> arrivals_ SLUICE_GUARDED_BY(mutex_);
+  std::vector<Cancel> cancels_ SLUICE_GUARDED_BY(mutex_);
+  std::vector<Pause> pauses_ SLUICE_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Task>> tasks_ SLUICE_GUARDED_BY(mutex_);
+  std::shared_ptr<Swap> swap_ SLUICE_GUARDED_BY(mutex_);                  // null: none waits
+  std::shared_ptr<const std::string> version_ SLUICE_GUARDED_BY(mutex_);  // of the weights
+  RequestId last_request_id_ SLUICE_GUARDED_BY(mutex_) = 0;
+  bool stop_ SLUICE_GUARDED_BY(mutex_) = false;
+  // Why nothing is computed any more: the device is lost, or `changed_`; ok: it works.
+  Status broken_ SLUICE_GUARDED_BY(mutex_);
+  Status changed_ SLUICE_GUARDED_BY(mutex_);                      // which file of the weights has changed; ok: none
+  std::shared_ptr<ServedFiles> files_ SLUICE_GUARDED_BY(mutex_);  // of the model; null: none
+  EngineStats stats_ SLUICE_GUARDED_BY(mutex_);                   // without seconds_since_last_token
+  Clock::time_point last_token_ SLUICE_GUARDED_BY(mutex_);
+  bool any_token_ SLUICE_GUARDED_BY(mutex_) = false;
 
-  std::mutex reload_mutex_;  // held while weights are loaded
+  std::mutex reloading_;  // guards no field: held while weights are loaded
 
   // Engine thread only.
   std::vector<Arrival> taken_arrivals_, held_;  // held: until the model is swapped
@@ -169,8 +171,6 @@ class EngineImpl final : public Engine {
   StepCounts step_counts_;
   SentStep sent_;                // the step whose tokens are on their way
   Clock::time_point stepped_{};  // the end of the last step, if the next one follows it at once
-
-  std::condition_variable watch_;  // the end, for the thread that watches the files
 
   // Since when the loop has been in this turn, on the clock's own scale; 0: it waits for something to do.
   std::atomic<Clock::rep> turn_began_{0};

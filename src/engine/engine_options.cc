@@ -6,6 +6,7 @@
 
 #include "base/threads/machine.h"
 #include "cache/fault.h"
+#include "engine/option_words.h"
 #include "model/weights/dummy_checkpoint.h"
 
 namespace sluice {
@@ -17,20 +18,16 @@ Status in_range(const char* flag, std::int64_t value, std::int64_t low, std::int
 }
 
 bool asks_for_drafts(const SpeculationOptions& options) {
-  return options.speculative == "mtp" || options.speculative == "ngram";
+  return options.speculative == Speculative::kMtp || options.speculative == Speculative::kNgram;
 }
 
 Status validate(const SpeculationOptions& options, const SchedulerOptions& scheduler) {
-  const std::string& kind = options.speculative;
-  if (kind != "auto" && kind != "mtp" && kind != "ngram" && kind != "off") {
-    return invalid_argument(fmt::format("--speculative: expected auto, mtp, ngram or off, found '{}'", kind));
-  }
   SLUICE_RETURN_IF_ERROR(in_range("--num-speculative-tokens", options.num_speculative_tokens, 1, kMostDrafts));
-  if (!asks_for_drafts(options) || scheduler.async_scheduling != "on") return {};
+  if (!asks_for_drafts(options) || scheduler.async_scheduling != AsyncScheduling::kOn) return {};
   return invalid_argument(
       fmt::format("--speculative {}: drafts are made from tokens that --async-scheduling on does not wait for; leave "
                   "out one of them",
-                  kind));
+                  word_of(options.speculative)));
 }
 
 }  // namespace
@@ -44,17 +41,14 @@ Status validate(const EngineSetup& options) {
   SLUICE_RETURN_IF_ERROR(in_range("--max-num-seqs", options.scheduler.max_num_seqs, 1, kMaxSeqs));
   SLUICE_RETURN_IF_ERROR(in_range("--max-num-batched-tokens", options.scheduler.max_num_batched_tokens, 0, kMaxRows));
   SLUICE_RETURN_IF_ERROR(in_range("--max-model-len", options.model.max_model_len, 0, INT32_MAX));
-  if (const std::string& format = options.model.load_format; format != "auto" && format != "dummy") {
-    return invalid_argument(fmt::format("--load-format: expected auto or dummy, found '{}'", format));
-  }
   SLUICE_RETURN_IF_ERROR(in_range("--dummy-experts", options.model.dummy_experts, 0, INT32_MAX));
   if (options.model.balanced_experts && !is_dummy(options.model)) {
-    return invalid_argument(
-        fmt::format("--balanced-experts: expected --load-format dummy beside it, found {}", options.model.load_format));
+    return invalid_argument(fmt::format("--balanced-experts: expected --load-format dummy beside it, found {}",
+                                        word_of(options.model.load_format)));
   }
   if (options.model.dummy_experts > 0 && !is_dummy(options.model)) {
     return invalid_argument(fmt::format("--dummy-experts {}: expected --load-format dummy beside it, found {}",
-                                        options.model.dummy_experts, options.model.load_format));
+                                        options.model.dummy_experts, word_of(options.model.load_format)));
   }
   SLUICE_RETURN_IF_ERROR(in_range("--kv-cache-memory", options.cache.kv_cache_memory, 0, INT64_MAX));
   SLUICE_RETURN_IF_ERROR(
@@ -73,40 +67,23 @@ Status validate(const EngineSetup& options) {
                     "forbids; leave out one of them",
                     options.scheduler.long_prefill_token_threshold));
   }
-  if (const std::string& async = options.scheduler.async_scheduling;
-      async != "auto" && async != "on" && async != "off") {
-    return invalid_argument(fmt::format("--async-scheduling: expected auto, on or off, found '{}'", async));
-  }
   SLUICE_RETURN_IF_ERROR(validate(options.speculation, options.scheduler));
-  SLUICE_RETURN_IF_ERROR(parse_fault(options.testing.inject_fault).status());
-  return parse_policy(options.scheduler.scheduling_policy).status();
+  return parse_fault(options.testing.inject_fault).status();
 }
 
 bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later) {
-  const std::string& asked = options.scheduler.async_scheduling;
+  const AsyncScheduling asked = options.scheduler.async_scheduling;
   const bool fixed = asks_for_drafts(options.speculation) && !options.speculation.speculative_adaptive;
-  return asked == "on" || (asked == "auto" && device_computes_later && !fixed);
+  return asked == AsyncScheduling::kOn || (asked == AsyncScheduling::kAuto && device_computes_later && !fixed);
 }
 
 bool waits_where_drafts_pay(const EngineSetup& options, bool device_computes_later) {
-  return most_drafts(options) > 0 && options.scheduler.async_scheduling == "auto" &&
+  return most_drafts(options) > 0 && options.scheduler.async_scheduling == AsyncScheduling::kAuto &&
          resolve_async_scheduling(options, device_computes_later);
 }
 
 int most_drafts(const EngineSetup& options) {
-  return options.speculation.speculative == "off" ? 0 : options.speculation.num_speculative_tokens;
-}
-
-Result<SchedulingPolicy> parse_policy(const std::string& name) {
-  if (name == "fair") return SchedulingPolicy::kFair;
-  if (name == "fcfs") return SchedulingPolicy::kFcfs;
-  if (name == "priority") return SchedulingPolicy::kPriority;
-  if (name == "prefill-first") return SchedulingPolicy::kPrefillFirst;  // of the simulator
-  return invalid_argument(fmt::format("--scheduling-policy: expected fair, fcfs or priority, found '{}'", name));
-}
-
-SchedulingPolicy scheduling_policy(const EngineSetup& options) {
-  return parse_policy(options.scheduler.scheduling_policy).value();
+  return options.speculation.speculative == Speculative::kOff ? 0 : options.speculation.num_speculative_tokens;
 }
 
 Status check_unchunked(const EngineSetup& options, int max_model_len, const PageGeometry& geometry,

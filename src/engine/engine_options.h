@@ -1,21 +1,17 @@
 // Checks of EngineSetup that need no model, and the values for which "0" stands.
 #pragma once
 
-#include <string>
+#include <cstddef>
 
 #include "cache/memory_plan.h"
 #include "cache/pages/page_geometry.h"
 #include "model/engine_setup.h"
-#include "sched/scheduler.h"
 #include "sluice/status.h"
 
 namespace sluice {
 
 // The message names the flag, its range and the value.
 Status validate(const EngineSetup& options);
-
-Result<SchedulingPolicy> parse_policy(const std::string& name);
-SchedulingPolicy scheduling_policy(const EngineSetup& options);  // of valid options
 
 // Whether a step begins before the tokens of the previous one are known (Stepper).
 bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later);

@@ -6,6 +6,7 @@
 
 #include "base/storage/temp_folder_testing.h"
 #include "engine/engine_testing.h"
+#include "engine/option_words.h"
 
 namespace sluice::engine_options_test {
 namespace {
@@ -48,9 +49,6 @@ TEST(EngineOptionsTest, UncutPromptsNeedWindowPagesForTheLongest) {
 }
 
 TEST(EngineOptionsTest, SchedulingIsChecked) {
-  EXPECT_THAT(message([](auto& o) { o.scheduler.scheduling_policy = "lifo"; }),
-              HasSubstr("--scheduling-policy: expected fair, fcfs or priority, found 'lifo'"));
-  EXPECT_THAT(message([](auto& o) { o.scheduler.scheduling_policy = ""; }), HasSubstr("found ''"));
   EXPECT_THAT(message([](auto& o) { o.scheduler.long_prefill_token_threshold = -1; }),
               HasSubstr("--long-prefill-token-threshold: expected 0 to"));
   EXPECT_THAT(message([](auto& o) {
@@ -136,8 +134,9 @@ INSTANTIATE_TEST_SUITE_P(
                                 o.scheduler.enable_mixed_prefill_decode = false;
                               }},
                       Variant{"threshold", [](EngineSetup& o) { o.scheduler.long_prefill_token_threshold = 17; }},
-                      Variant{"fcfs", [](EngineSetup& o) { o.scheduler.scheduling_policy = "fcfs"; }},
-                      Variant{"priority", [](EngineSetup& o) { o.scheduler.scheduling_policy = "priority"; }},
+                      Variant{"fcfs", [](EngineSetup& o) { o.scheduler.scheduling_policy = SchedulingPolicy::kFcfs; }},
+                      Variant{"priority",
+                              [](EngineSetup& o) { o.scheduler.scheduling_policy = SchedulingPolicy::kPriority; }},
                       Variant{"one_at_a_time", [](EngineSetup& o) { o.scheduler.max_num_seqs = 1; }},
                       Variant{"threads", [](EngineSetup& o) { o.machine.threads = 4; }}),
     [](const auto& info) { return std::string(info.param.name); });
@@ -161,24 +160,40 @@ TEST(EngineRefusalTest, PromptsLargerThanThePoolWithTheNumbers) {
   EXPECT_EQ(answer.wait().reason, FinishReason::kLength);
 }
 
+TEST(EngineOptions, WordsAreThoseOfTheEnumerators) {
+  EXPECT_EQ(word_of(LoadFormat::kDummy), "dummy");
+  EXPECT_EQ(word_of(MlaPrefill::kExpanded), "expanded");
+  EXPECT_EQ(word_of(AsyncScheduling::kOff), "off");
+  EXPECT_EQ(word_of(Speculative::kOff), "off");
+  EXPECT_EQ(word_of(SchedulingPolicy::kPrefillFirst), "prefill-first");
+  for (const std::string_view word : option_words(Speculative()))
+    EXPECT_EQ(word_of(*option_of<Speculative>(word)), word);
+  EXPECT_EQ(option_of<SchedulingPolicy>("lifo"), std::nullopt);
+}
+
 TEST(EngineOptions, StepsWaitForTokensWhereDraftsPayOrAlwaysOrNever) {
   struct Case {
-    const char *speculative, *async;
+    Speculative speculative;
+    AsyncScheduling async;
     bool adaptive, later;      // the device computes later
     bool asynchronous, waits;  // expected
   };
   const Case cases[] = {
-      {"auto", "auto", true, true, true, true},    {"mtp", "auto", true, true, true, true},
-      {"auto", "auto", true, false, false, false}, {"off", "auto", true, true, true, false},
-      {"mtp", "auto", false, true, false, false},  {"auto", "on", true, true, true, false},
-      {"auto", "off", true, true, false, false},
+      {Speculative::kAuto, AsyncScheduling::kAuto, true, true, true, true},
+      {Speculative::kMtp, AsyncScheduling::kAuto, true, true, true, true},
+      {Speculative::kAuto, AsyncScheduling::kAuto, true, false, false, false},
+      {Speculative::kOff, AsyncScheduling::kAuto, true, true, true, false},
+      {Speculative::kMtp, AsyncScheduling::kAuto, false, true, false, false},
+      {Speculative::kAuto, AsyncScheduling::kOn, true, true, true, false},
+      {Speculative::kAuto, AsyncScheduling::kOff, true, true, false, false},
   };
   for (const Case& c : cases) {
     EngineSetup options;
     options.speculation.speculative = c.speculative, options.speculation.speculative_adaptive = c.adaptive;
     options.scheduler.async_scheduling = c.async;
-    EXPECT_EQ(resolve_async_scheduling(options, c.later), c.asynchronous) << c.speculative << " " << c.async;
-    EXPECT_EQ(waits_where_drafts_pay(options, c.later), c.waits) << c.speculative << " " << c.async;
+    EXPECT_EQ(resolve_async_scheduling(options, c.later), c.asynchronous)
+        << word_of(c.speculative) << " " << word_of(c.async);
+    EXPECT_EQ(waits_where_drafts_pay(options, c.later), c.waits) << word_of(c.speculative) << " " << word_of(c.async);
   }
 }
 

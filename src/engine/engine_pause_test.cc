@@ -89,7 +89,7 @@ void expect_equal_answers(unsigned seed, bool asynchronous) {
   options.audit = true;
   options.cache.swap_space = 1 << 20;
   options.scheduler.max_num_seqs = 4;
-  options.scheduler.async_scheduling = asynchronous ? "on" : "off";
+  options.scheduler.async_scheduling = asynchronous ? AsyncScheduling::kOn : AsyncScheduling::kOff;
   options.testing.force_preempt_every = below(2) == 0 ? 0 : 5;
   constexpr int kRequests = 6;
   std::vector<std::vector<TokenId>> prompts;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/engine_testing.h"
+#include "engine/option_words.h"
 
 namespace sluice::engine_plans_test {
 namespace {
@@ -89,7 +90,7 @@ TEST_P(EnginePlansTest, TheFlagChangesTheSteps) {
 }
 
 std::vector<Case> cases() {
-  const auto fcfs = [](EngineSetup& o) { o.scheduler.scheduling_policy = "fcfs"; };
+  const auto fcfs = [](EngineSetup& o) { o.scheduler.scheduling_policy = SchedulingPolicy::kFcfs; };
   const auto preempts = [](EngineSetup& o) { o.testing.force_preempt_every = 3; };
   return {
       {"max_num_batched_tokens",
@@ -119,14 +120,14 @@ std::vector<Case> cases() {
        {{40, 1}, {40, 1}},
        {"a0+40 b0+24", "b24+16"},
        {"a0+40", "b0+40"},
-       [](EngineSetup& o) { o.scheduler.scheduling_policy = "fcfs", o.model.max_model_len = 64; }},
+       [](EngineSetup& o) { o.scheduler.scheduling_policy = SchedulingPolicy::kFcfs, o.model.max_model_len = 64; }},
       {"scheduling_policy_fcfs",  // instead of fair
        fcfs,
        {{100, 1}, {10, 1}},
        {"a0+54 b0+10", "a54+46"},
        {"a0+64", "a64+36 b0+10"}},
       {"scheduling_policy_priority",
-       [](EngineSetup& o) { o.scheduler.scheduling_policy = "priority"; },
+       [](EngineSetup& o) { o.scheduler.scheduling_policy = SchedulingPolicy::kPriority; },
        {{100, 1, 1}, {10, 1, 0}},
        {"a0+64", "a64+36 b0+10"},
        {"b0+10 a0+54", "a54+46"},
@@ -170,13 +171,13 @@ TEST(EngineStepRowsTest, WithoutALimitAStepHas512Rows) {
 // Steps that do not wait for the tokens before them are as many, and as long: an answer whose last token is on its way
 // has no row any more.
 TEST(EngineAsynchronousTest, NoRowIsComputedBehindTheLastToken) {
-  for (const char* asynchronous : {"off", "on"}) {
+  for (const auto asynchronous : {AsyncScheduling::kOff, AsyncScheduling::kOn}) {
     EngineSetup options = small_options();
-    options.speculation.speculative = "off";
+    options.speculation.speculative = Speculative::kOff;
     options.scheduler.async_scheduling = asynchronous;
     EXPECT_THAT(PlannedEngine(options).run({{70, 3}, {10, 1}}),
                 ElementsAreArray({"a0+54 b0+10", "a54+16", "a70+1", "a71+1"}))
-        << asynchronous;
+        << word_of(asynchronous);
   }
 }
 

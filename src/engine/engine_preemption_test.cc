@@ -9,6 +9,7 @@
 
 #include "base/storage/temp_folder_testing.h"
 #include "engine/engine_testing.h"
+#include "engine/option_words.h"
 
 namespace sluice::engine_preemption_test {
 namespace {
@@ -92,13 +93,13 @@ EngineSetup short_of_memory(bool caching = true) {
 }
 
 TEST(EnginePreemptionTest, APoolTooSmallForAll) {
-  for (const char* policy : {"fair", "fcfs", "priority"}) {
+  for (const auto policy : {SchedulingPolicy::kFair, SchedulingPolicy::kFcfs, SchedulingPolicy::kPriority}) {
     for (const bool caching : {true, false}) {
       EngineSetup options = short_of_memory(caching);
       options.scheduler.scheduling_policy = policy;
       auto engine = make_engine(options);
       const EngineStats stats = run_mixed_work(*engine);
-      EXPECT_GT(stats.preemptions_recompute, 0U) << policy;
+      EXPECT_GT(stats.preemptions_recompute, 0U) << word_of(policy);
       EXPECT_EQ(stats.preemptions_swap, 0U);
     }
   }
@@ -147,7 +148,7 @@ TEST(EnginePreemptionTest, EverySoManyStepsWithEverythingOn) {
   const TempFolder folder;
   for (int every = 1; every <= 7; ++every) {
     EngineSetup options = short_of_memory();
-    options.scheduler.scheduling_policy = every % 2 == 0 ? "priority" : "fair";
+    options.scheduler.scheduling_policy = every % 2 == 0 ? SchedulingPolicy::kPriority : SchedulingPolicy::kFair;
     options.scheduler.long_prefill_token_threshold = every == 3 ? 50 : 0;
     options.scheduler.enable_mixed_prefill_decode = every != 5;
     options.testing.force_preempt_every = every;
@@ -242,7 +243,7 @@ TEST(EnginePreemptionTest, ASwappedStateThatCannotBeReadBack) {
 TEST(EnginePreemptionTest, ABetterPriorityTakesThePlace) {
   EngineSetup options = small_options();
   options.scheduler.max_num_seqs = 1;
-  options.scheduler.scheduling_policy = "priority";
+  options.scheduler.scheduling_policy = SchedulingPolicy::kPriority;
   const auto low_prompt = random_tokens(150, 1), high_prompt = random_tokens(150, 2);
   Answer low, high;
   GatedEngine engine(options);

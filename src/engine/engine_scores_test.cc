@@ -179,13 +179,13 @@ constexpr Case kCases[] = {
     {"threads", [](EngineSetup& o) { o.machine.threads = 3; }},
     {"drafts",
      [](EngineSetup& o) {
-       o.speculation.speculative = "ngram";
-       o.scheduler.async_scheduling = "off";
+       o.speculation.speculative = Speculative::kNgram;
+       o.scheduler.async_scheduling = AsyncScheduling::kOff;
      }},
     {"later",
      [](EngineSetup& o) {
        o.machine.device = "emulated";
-       o.scheduler.async_scheduling = "on";
+       o.scheduler.async_scheduling = AsyncScheduling::kOn;
      }},
 };
 INSTANTIATE_TEST_SUITE_P(Engine, EngineScoresTest, ::testing::ValuesIn(kCases),

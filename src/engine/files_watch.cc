@@ -10,8 +10,8 @@ namespace sluice {
 
 void EngineImpl::watch_files() {
   constexpr std::chrono::milliseconds kPause{250};
-  std::unique_lock lock(mutex_);
-  while (!watch_.wait_for(lock, kPause, [&] { return stop_; })) {
+  MutexLock lock(mutex_);
+  while (!watch_.wait_for(lock, kPause, [&]() SLUICE_REQUIRES(mutex_) { return stop_; })) {
     const std::shared_ptr<ServedFiles> files = files_;
     lock.unlock();
     const Status status = files->look();
@@ -28,7 +28,7 @@ bool EngineImpl::files_are_sound() {
   if (files == nullptr) return true;
   const Status status = files->check();
   if (status.ok()) return true;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   changed_ = status;
   return false;
 }
@@ -37,7 +37,7 @@ bool EngineImpl::files_are_sound() {
 void EngineImpl::notice_files() {
   Status changed;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (changed_.ok() || !broken_.ok()) return;
     changed = changed_;
   }

@@ -28,7 +28,7 @@ namespace sluice {
 namespace {
 
 ModelUse use_of(const ModelOptions& model) {
-  return model.load_format == "dummy" ? ModelUse::kDummy : ModelUse::kWeights;
+  return model.load_format == LoadFormat::kDummy ? ModelUse::kDummy : ModelUse::kWeights;
 }
 
 void log_load(const LoadReport& report, const Model& model, const std::string& folder, const Exec& exec) {
@@ -53,9 +53,9 @@ void log_load(const LoadReport& report, const Model& model, const std::string& f
 
 // A device whose steps never wait for tokens would have no use for it.
 Result<bool> resolve_mtp(const EngineSetup& options) {
-  const std::string& kind = options.speculation.speculative;
-  if (kind != "auto") return kind == "mtp";
-  if (options.scheduler.async_scheduling == "on") return false;
+  const Speculative kind = options.speculation.speculative;
+  if (kind != Speculative::kAuto) return kind == Speculative::kMtp;
+  if (options.scheduler.async_scheduling == AsyncScheduling::kOn) return false;
   return has_mtp(options.model);
 }
 

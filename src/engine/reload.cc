@@ -53,19 +53,19 @@ Status same_geometry(const std::string& served, const std::string& folder) {
 }  // namespace
 
 std::string EngineImpl::weights_version() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return *version_;
 }
 
 Result<std::string> EngineImpl::reload_weights(const std::string& given, ReloadMode mode) {
-  const std::unique_lock one(reload_mutex_, std::try_to_lock);
+  const std::unique_lock one(reloading_, std::try_to_lock);
   if (!one.owns_lock()) return unavailable("weights: others are being loaded; ask again when they are");
   if (runner_->computes_later()) return invalid_argument("weights: they are reloaded on the CPU only (--device cpu)");
   SLUICE_ASSIGN_OR_RETURN(const std::string folder, find_model(given, ModelUse::kWeights));
   EngineSetup options = runner_->options();
   SLUICE_RETURN_IF_ERROR(same_geometry(options.model.folder, folder));
   options.model.folder = folder;
-  options.model.load_format = "auto";
+  options.model.load_format = LoadFormat::kAuto;
   options.model.dummy_experts = 0;
   options.model.balanced_experts = false;
   ThreadPool pool(resolve_threads(options));
@@ -81,11 +81,11 @@ Result<std::string> EngineImpl::reload_weights(const std::string& given, ReloadM
   swap->model = std::move(model);
   swap->version = report.weights_version;
   swap->aborts = mode == ReloadMode::kAbort;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (!broken_.ok() && changed_.ok()) return broken_;  // of another model's files it is mended by this
   swap_ = swap;
   wake_.notify_one();
-  task_done_.wait(lock, [&] { return swap->done || stop_; });
+  task_done_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return swap->done || stop_; });
   if (!swap->done) return unavailable("the engine is shutting down");
   log_info("weights of {}: version {}, loaded in {:.2f} s", folder, swap->version, report.seconds);
   return swap->version;
@@ -95,7 +95,7 @@ Result<std::string> EngineImpl::reload_weights(const std::string& given, ReloadM
 void EngineImpl::arrive_all() {
   std::shared_ptr<Swap> swap;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     swap = swap_;
   }
   std::move(taken_arrivals_.begin(), taken_arrivals_.end(), std::back_inserter(held_));
@@ -108,7 +108,7 @@ void EngineImpl::arrive_all() {
 void EngineImpl::swap_model() {
   std::shared_ptr<Swap> swap;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     swap = swap_;
   }
   if (swap == nullptr) return;
@@ -118,11 +118,11 @@ void EngineImpl::swap_model() {
   if (!pending_.empty() || !stepper_.idle() || stepper_.outstanding()) return;
   // A sound file that has the old one's bytes has its version, too: nothing that was computed since may be found under
   // it.
-  if (!health().ok()) stepper_.reset_prefix_cache();
+  if (!health().ok()) runner_->prefix_cache().reset();
   swap->model =
       runner_->replace_model(std::move(swap->model), swap->version);  // the old one goes where it was asked for
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     version_ = std::make_shared<std::string>(swap->version);
     files_ = runner_->files();
     changed_ = broken_ = Status();

@@ -51,7 +51,7 @@ void EngineImpl::run() {
   }
   // Whoever submitted gets an answer: also those whose request nobody has looked at yet.
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     taken_arrivals_.swap(arrivals_);
   }
   for (Arrival& arrival : held_) arrive(std::move(arrival));
@@ -153,7 +153,7 @@ void EngineImpl::count_step(Clock::duration time, double work) {
   };
   ++step_counts_.by_seconds[bucket(StepCounts::kSeconds, seconds)];
   step_counts_.seconds += seconds;
-  if (!stepper_.asynchronous()) stepper_.took(runner_->computes_later() ? seconds : work);  // else: step()
+  if (!asynchronous_) stepper_.took(runner_->computes_later() ? seconds : work);  // else: step()
   ++step_counts_.by_rows[bucket(StepCounts::kRows, stepper_.plan().rows)];
   step_counts_.rows += static_cast<std::uint64_t>(stepper_.plan().rows);
 }
@@ -204,10 +204,9 @@ void EngineImpl::step() {
   if (!step.ok()) return fail_step(step.status());
   draw_all(*step);
   sent_ = std::move(*step).send();
-  const bool asynchronous = stepper_.asynchronous();
-  if (asynchronous && !sent_.drafted()) return;
+  if (asynchronous_ && !sent_.drafted()) return;
   deliver_all();
-  if (asynchronous && !delayed) stepper_.took(seconds());
+  if (asynchronous_ && !delayed) stepper_.took(seconds());
 }
 
 // Also after what came without a step: a cancellation of the last request, the end.
@@ -223,7 +222,8 @@ void EngineImpl::draw_all(ComputedStep& step) {
     if (!id) continue;
     const std::size_t row = step.logits_row(i);
     const SequenceAnswer& a = answer(id);
-    if (a.choice == 0 && stepper_.generated(id) == 0 && a.request->options->n > 1) fork_choices(step, id, row);
+    if (a.choice == 0 && stepper_.sequences()[id].generated() == 0 && a.request->options->n > 1)
+      fork_choices(step, id, row);
     step.draw(id, row, answer(id).sampling);
   }
 }
@@ -266,9 +266,10 @@ void EngineImpl::deliver_all(std::span<const DrawnToken> taken) {
 void EngineImpl::deliver(const DrawnToken& drawn) {
   const SequenceId id = drawn.id;
   Sampled sampled;
-  SequenceAnswer& a = answer(id);
+  const LiveSequence& s = stepper_.sequences()[id];
+  const SequenceAnswer& a = s.answer;
   Status status = *drawn.bound;
-  if (status.ok()) status = read_sample(*drawn.row, static_cast<Position>(stepper_.tokens(id).size()), &sampled);
+  if (status.ok()) status = read_sample(*drawn.row, static_cast<Position>(s.tokens.size()), &sampled);
   if (!status.ok()) return finish(id, ending(FinishReason::kError, std::move(status)));
   const RequestOptions& options = *a.request->options;
   const bool exports = options.exports();
@@ -290,14 +291,14 @@ void EngineImpl::deliver(const DrawnToken& drawn) {
   output.token = token;
   output.logprob = sampled.logprob;
   output.top = std::move(sampled.top);
-  output.cached_tokens = stepper_.cached_tokens(id);
-  output.admitted = stepper_.admitted_at(id);
+  output.cached_tokens = s.cached_tokens;
+  output.admitted = s.admitted_at;
   output.predicted = drawn.predicted;
-  if (stepper_.generated(id) == 1) output.prompt_logprobs = a.request->prompt_logprobs;
+  if (s.generated() == 1) output.prompt_logprobs = a.request->prompt_logprobs;
   if (exports) output.exported = std::make_shared<ExportedRows>(stepper_.take_exported(id));
   const std::vector<std::int32_t>& stops = options.stop_token_ids;
   const bool stopped = std::find(stops.begin(), stops.end(), token) != stops.end();
-  if (!stopped && stepper_.generated(id) < options.max_tokens) return report(a.request->on_output, std::move(output));
+  if (!stopped && s.generated() < options.max_tokens) return report(a.request->on_output, std::move(output));
   output.finished = true;
   output.reason = stopped ? FinishReason::kStop : FinishReason::kLength;
   finish(id, std::move(output));
@@ -324,7 +325,7 @@ void EngineImpl::fail_step(const Status& status) {
 // What was computed is lost or worthless: everybody hears of it, and nobody gets a token of it.
 void EngineImpl::fail_all(const Status& status) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     broken_ = status;
     taken_arrivals_.swap(arrivals_);
   }
@@ -351,8 +352,8 @@ void EngineImpl::fail_all(const Status& status) {
 // counted.
 void EngineImpl::finish(SequenceId id, Output output) {
   const SequenceAnswer a = answer(id);
-  if (output.cached_tokens == 0) output.cached_tokens = stepper_.cached_tokens(id);
-  if (output.admitted == Clock::time_point()) output.admitted = stepper_.admitted_at(id);
+  if (output.cached_tokens == 0) output.cached_tokens = stepper_.sequences()[id].cached_tokens;
+  if (output.admitted == Clock::time_point()) output.admitted = stepper_.sequences()[id].admitted_at;
   stepper_.end(id);
   end_choice(*a.request, a.choice, std::move(output));
 }
@@ -372,7 +373,7 @@ void EngineImpl::end_choice(PendingRequest& pending, int choice, Output output) 
 void EngineImpl::report(const std::function<void(Output)>& on_output, Output output) {
   if (!on_output) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     output.weights_version = version_;
   }
   on_output(std::move(output));

@@ -31,16 +31,11 @@ Result<std::vector<Placed>> place(const std::vector<TensorSource>& tensors) {
   std::vector<Placed> placed;
   std::set<std::string_view> names;
   for (const TensorSource& tensor : tensors) {
-    Result<std::size_t> bytes = tensor_bytes(tensor.dtype, tensor.shape);
-    if (!bytes.ok()) return bytes.status().with_context("tensor " + tensor.name);
-    if (!tensor.produce && tensor.data.size() != *bytes) {
-      return invalid_argument(fmt::format("tensor {}: expected {} bytes for {} {}, found {}", tensor.name, *bytes,
-                                          dtype_name(tensor.dtype), shape_text(tensor.shape), tensor.data.size()));
-    }
+    SLUICE_ASSIGN_OR_RETURN(const std::size_t bytes, bytes_of(tensor));
     if (tensor.name == "__metadata__" || !names.insert(tensor.name).second) {
       return invalid_argument(fmt::format("tensor {}: the name is taken", tensor.name));
     }
-    placed.push_back({&tensor, *bytes});
+    placed.push_back({&tensor, bytes});
   }
   return placed;
 }
@@ -85,22 +80,6 @@ class Progress {
   std::size_t total_ = 0;
 };
 
-Status write_payload(PendingFile& file, const Placed& tensor, std::vector<std::byte>& buffer, Progress& progress) {
-  for (std::size_t offset = 0; offset < tensor.bytes; offset += kChunkBytes) {
-    const std::size_t size = std::min(kChunkBytes, tensor.bytes - offset);
-    if (tensor.source->produce) {
-      buffer.resize(kChunkBytes);
-      const std::span<std::byte> chunk(buffer.data(), size);
-      SLUICE_RETURN_IF_ERROR(tensor.source->produce(offset, chunk).with_context("tensor " + tensor.source->name));
-      SLUICE_RETURN_IF_ERROR(file.write(chunk));
-    } else {
-      SLUICE_RETURN_IF_ERROR(file.write(tensor.source->data.subspan(offset, size)));
-    }
-    progress.add(size);
-  }
-  return {};
-}
-
 Status write_file(const std::string& path, std::vector<Placed> tensors, const Metadata& metadata, Progress& progress) {
   std::ranges::stable_sort(tensors, std::greater<>(),
                            [](const Placed& tensor) { return dtype_alignment(tensor.source->dtype); });
@@ -114,7 +93,10 @@ Status write_file(const std::string& path, std::vector<Placed> tensors, const Me
   SLUICE_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(&length, 1))));
   SLUICE_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(header))));
   std::vector<std::byte> buffer;
-  for (const Placed& tensor : tensors) SLUICE_RETURN_IF_ERROR(write_payload(file, tensor, buffer, progress));
+  const auto add = [&progress](std::size_t bytes) { progress.add(bytes); };
+  for (const Placed& tensor : tensors) {
+    SLUICE_RETURN_IF_ERROR(write_bytes(file, *tensor.source, tensor.bytes, kChunkBytes, buffer, add));
+  }
   return file.finish();
 }
 
@@ -162,6 +144,31 @@ Status write_index(const std::string& path, const std::map<std::string, std::str
 }
 
 }  // namespace
+
+Result<std::size_t> bytes_of(const TensorSource& tensor) {
+  Result<std::size_t> bytes = tensor_bytes(tensor.dtype, tensor.shape);
+  if (!bytes.ok()) return bytes.status().with_context("tensor " + tensor.name);
+  if (tensor.produce || tensor.data.size() == *bytes) return bytes;
+  return invalid_argument(fmt::format("tensor {}: expected {} bytes for {} {}, found {}", tensor.name, *bytes,
+                                      dtype_name(tensor.dtype), shape_text(tensor.shape), tensor.data.size()));
+}
+
+Status write_bytes(PendingFile& file, const TensorSource& tensor, std::size_t bytes, std::size_t chunk,
+                   std::vector<std::byte>& buffer, const std::function<void(std::size_t)>& written) {
+  for (std::size_t offset = 0; offset < bytes; offset += chunk) {
+    const std::size_t size = std::min(chunk, bytes - offset);
+    if (tensor.produce) {
+      buffer.resize(chunk);
+      const std::span<std::byte> piece(buffer.data(), size);
+      SLUICE_RETURN_IF_ERROR(tensor.produce(offset, piece).with_context("tensor " + tensor.name));
+      SLUICE_RETURN_IF_ERROR(file.write(piece));
+    } else {
+      SLUICE_RETURN_IF_ERROR(file.write(tensor.data.subspan(offset, size)));
+    }
+    written(size);
+  }
+  return {};
+}
 
 Status write_safetensors(const std::string& path, const std::vector<TensorSource>& tensors, const Metadata& metadata,
                          const WriteProgress& progress) {

@@ -28,6 +28,13 @@ struct TensorSource {
   std::function<Status(std::size_t offset, std::span<std::byte> chunk)> produce;
 };
 
+class PendingFile;
+
+// For writers of any format: how long the tensor is, which `data` has to be; and its bytes, `chunk` at a time.
+Result<std::size_t> bytes_of(const TensorSource& tensor);
+Status write_bytes(PendingFile& file, const TensorSource& tensor, std::size_t bytes, std::size_t chunk,
+                   std::vector<std::byte>& buffer, const std::function<void(std::size_t)>& written);
+
 using Metadata = std::map<std::string, std::string>;
 // Called now and then with the bytes written so far and in all.
 using WriteProgress = std::function<void(std::size_t done, std::size_t total)>;

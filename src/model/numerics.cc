@@ -30,16 +30,12 @@ Result<RowCodec> codec_of(const char* flag, const std::string& text, RowCodec au
 
 Status choose_prefill(const EngineSetup& options, const CacheTypes& types, NumericsProfile& profile) {
   const int chunk = options.numerics.attn_prefill_chunk_size;
-  if (options.numerics.mla_prefill == "absorbed") {
+  if (options.numerics.mla_prefill == MlaPrefill::kAbsorbed) {
     if (chunk == 0) return {};
     return invalid_argument(
         fmt::format("--attn-prefill-chunk-size {}: cuts the prefix that --mla-prefill expanded expands; give that flag "
                     "too, or leave out both",
                     chunk));
-  }
-  if (options.numerics.mla_prefill != "expanded") {
-    return invalid_argument(
-        fmt::format("--mla-prefill: expected absorbed or expanded, found '{}'", options.numerics.mla_prefill));
   }
   if (types.why_not_expanded != nullptr) {
     return invalid_argument(

@@ -80,19 +80,10 @@
 #include "sched/plan_facts.h"
 #include "sched/prompt_order.h"
 #include "sched/step_plan.h"
+#include "sluice/options.h"
 #include "sluice/status.h"
 
 namespace sluice {
-
-enum class SchedulingPolicy {
-  kFair,      // half of the rows to the oldest prompt, the others to those with the fewest rows to compute; either half
-              // takes what the other leaves
-  kFcfs,      // in order of arrival, each as much as it can take
-  kPriority,  // the same by (priority, arrival); and the best waiting sequence preempts running ones of strictly worse
-              // priority, the worst and latest first, when that gives it the memory or the place it lacks
-  kPrefillFirst,  // kFcfs without rule 1: while any prompt can advance, a step has no decodes, so they starve. As in
-                  // engines whose steps are of one kind; for comparison in simulations
-};
 
 struct SchedulerLimits {
   int max_batched_tokens = 512;  // rows of one step, >= 1

@@ -64,14 +64,14 @@ class Recording {
       }
       pause_and_go_on();
       if (stepper_->idle()) continue;
-      Result<ComputedStep> step = stepper_->step();
+      Result<ComputedStep> step = stepper_->begin().settle();
       EXPECT_TRUE(step.ok());
       plans.push_back(words_of(stepper_->plan()));
-      idle_plans_ += stepper_->blocked();
+      idle_plans_ += stepper_->counts().blocked;
       const std::vector<SequenceId> sampled(step->sampled().begin(), step->sampled().end());
       std::vector<SequenceId> forked;
       for (const SequenceId id : sampled) {
-        for (; stepper_->generated(id) == 0 && live_[id].forks > 0; --live_[id].forks) fork(id, forked);
+        for (; stepper_->sequences()[id].generated() == 0 && live_[id].forks > 0; --live_[id].forks) fork(id, forked);
       }
       for (const SequenceId id : forked) take(id);
       for (const SequenceId id : sampled) take(id);
@@ -144,7 +144,7 @@ class Recording {
 
   void take(SequenceId id) {
     stepper_->append(id, pick(0, 4000));
-    if (stepper_->generated(id) < live_[id].answer) return;
+    if (stepper_->sequences()[id].generated() < live_[id].answer) return;
     stepper_->end(id);
     live_.erase(id);
   }
@@ -213,11 +213,13 @@ TEST(ReplayTest, ASavedTraceGivesTheSamePlans) {
   int forks = 0, pauses = 0, idle_plans = 0;
   for (unsigned i = 0; i < 500; ++i) {
     SimulationOptions options;
-    options.engine.speculation.speculative = "off";
-    options.engine.scheduler.async_scheduling = "off";
+    options.engine.speculation.speculative = Speculative::kOff;
+    options.engine.scheduler.async_scheduling = AsyncScheduling::kOff;
     options.engine.scheduler.max_num_batched_tokens = i % 2 ? 128 : 512;
     options.engine.scheduler.max_num_seqs = 2 + static_cast<int>(i % 7);
-    options.engine.scheduler.scheduling_policy = i % 3 == 0 ? "fair" : i % 3 == 1 ? "fcfs" : "priority";
+    options.engine.scheduler.scheduling_policy = i % 3 == 0   ? SchedulingPolicy::kFair
+                                                 : i % 3 == 1 ? SchedulingPolicy::kFcfs
+                                                              : SchedulingPolicy::kPriority;
     options.engine.cache.kv_cache_memory = 250'000'000 + 40'000'000 * (i % 5);
     options.cost = {.step = 1, .row = 0.01};
     options.by_steps = true;

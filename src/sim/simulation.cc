@@ -25,8 +25,8 @@ class MemorySeries {
     EngineStats stats;
     stepper.fill(&stats);
     points_.push_back({.time = now,
-                       .running = stepper.running(),
-                       .waiting = stepper.waiting(),
+                       .running = stepper.counts().running,
+                       .waiting = stepper.counts().waiting,
                        .latent_used = stats.cache.latent_pages_used,
                        .latent_cached = stats.cache.latent_pages_cached,
                        .window_used = stats.cache.window_pages_used,
@@ -212,14 +212,14 @@ class Simulation {
 
   Status step() {
     const double began = now_;
-    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper_.step());
+    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper_.begin().settle());
     const StepPlan& plan = stepper_.plan();
     const bool waits_for_event = !pauses_.empty() || !ends_.empty();  // of a replay by steps
     if (plan.empty() && !waits_for_event && ++idle_steps_ > kMostIdleSteps) {
       return internal_error(
           fmt::format("the simulation stands still at {:.3f} s: {} sequences run, {} wait, and the "
                       "scheduler plans nothing",
-                      now_, stepper_.running(), stepper_.waiting()));
+                      now_, stepper_.counts().running, stepper_.counts().waiting));
     }
     if (!plan.empty()) idle_steps_ = 0;
     const double seconds = options_.cost.step_seconds(plan);
@@ -237,16 +237,15 @@ class Simulation {
       if (options_.by_steps && live(id).generated == 0) fork_from(id);
     }
     for (const SequenceId id : forked_) take_token(id);
-    for (const SequenceId id : computed.sampled()) take_tokens(id);
+    for (const SequenceId id : computed.sampled()) take_tokens(id, computed.draft_count(id));
     std::move(computed).end();
     memory_.add(stepper_, now_);
     return {};
   }
 
   // The newest token, and those of the drafts that are right.
-  void take_tokens(SequenceId id) {
+  void take_tokens(SequenceId id, int drafts) {
     const std::size_t request = live(id).request;
-    const auto drafts = stepper_.draft_count(id);
     int right = 0;
     while (right < drafts && is_right(request, live(id).generated + right)) ++right;
     for (int i = 0; i <= right; ++i) take_token(id);
@@ -274,7 +273,7 @@ class Simulation {
       return stepper_.append(id, trace_token(trace_, one.request, r.input_tokens + one.generated - 1));
     }
     r.end = now_;
-    r.cached_tokens = stepper_.cached_tokens(id);
+    r.cached_tokens = stepper_.sequences()[id].cached_tokens;
     stepper_.end(id);
     if (options_.by_steps) ids_[one.request] = {};
     ended(one.request);
@@ -306,8 +305,8 @@ namespace {
 
 EngineSetup drafting_options(const SimulationOptions& options) {
   EngineSetup engine = options.engine;
-  engine.speculation.speculative = options.acceptance > 0 ? "ngram" : "off";
-  engine.scheduler.async_scheduling = "off";
+  engine.speculation.speculative = options.acceptance > 0 ? Speculative::kNgram : Speculative::kOff;
+  engine.scheduler.async_scheduling = AsyncScheduling::kOff;
   return engine;
 }
 

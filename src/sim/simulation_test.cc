@@ -8,6 +8,7 @@
 #include "base/test_paths_testing.h"
 #include "cache/cache_pools.h"
 #include "config/model_config.h"
+#include "engine/option_words.h"
 #include "engine/runner/runner.h"
 #include "model/model_plan.h"
 #include "sim/null_model.h"
@@ -101,7 +102,7 @@ TEST_F(SimulationTest, DraftsThatAreRightSaveSteps) {
   const double half = run(trace).requests[0].end;
   EXPECT_GT(half, 2 + 12 * 1.05);  // 1.94 tokens a step are to be expected
   EXPECT_LT(half, 2 + 32 * 1.05);
-  options_.engine.scheduler.scheduling_policy = "fcfs";
+  options_.engine.scheduler.scheduling_policy = SchedulingPolicy::kFcfs;
   EXPECT_DOUBLE_EQ(run(trace).requests[0].end, half) << "which are right belongs to the request";
 }
 
@@ -141,8 +142,8 @@ TEST_F(SimulationTest, RefusesWhatCanNeverRun) {
 TEST_F(SimulationTest, EveryRequestEndsAndEveryPageComesBack) {
   options_.cost = {.step = 1e-3, .row = 1e-5};
   for (const char* name : {"default", "chat"}) {
-    for (const char* policy : {"fair", "fcfs", "priority"}) {
-      SCOPED_TRACE(std::string(name) + " " + policy);
+    for (const auto policy : {SchedulingPolicy::kFair, SchedulingPolicy::kFcfs, SchedulingPolicy::kPriority}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, word_of(policy)));
       options_.engine.scheduler.scheduling_policy = policy;
       const Trace trace = workload(name, 2000, 20);
       const SimulationResult result = run(trace);

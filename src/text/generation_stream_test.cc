@@ -48,11 +48,7 @@ std::string answer(const std::vector<std::string>& special, const ChatParserName
       for (const char byte : piece) push(static_cast<unsigned char>(byte));
     }
   }
-  Output end;
-  end.token = 'e';
-  end.finished = true;
-  end.reason = FinishReason::kStop;
-  add(stream.push(end));
+  add(stream.push({.token = 'e', .finished = true, .reason = FinishReason::kStop}));
   return out;
 }
 
@@ -100,11 +96,7 @@ std::string stopped(const ChatParserNames& names, std::string_view text, const s
     output.reason = FinishReason::kLength;
     add(stream.push(output));
   }
-  Output end;
-  end.token = 'e';
-  end.finished = true;
-  end.reason = FinishReason::kStop;
-  add(stream.push(end));
+  add(stream.push({.token = 'e', .finished = true, .reason = FinishReason::kStop}));
   return out;
 }
 

@@ -171,8 +171,8 @@ Workload border_workload(const BorderZone& zone, int prompt, int tokens, int mos
   Workload work;
   EngineSetup& o = work.options;
   o.scheduler.max_num_batched_tokens = 512;
-  o.scheduler.async_scheduling = drafts == BorderDrafts::kNone ? "on" : "off";
-  o.speculation = {.speculative = drafts == BorderDrafts::kNone ? "off" : "auto",
+  o.scheduler.async_scheduling = drafts == BorderDrafts::kNone ? AsyncScheduling::kOn : AsyncScheduling::kOff;
+  o.speculation = {.speculative = drafts == BorderDrafts::kNone ? Speculative::kOff : Speculative::kAuto,
                    .num_speculative_tokens = kMostDrafts,
                    .speculative_adaptive = false};
   work.right_drafts = drafts == BorderDrafts::kGiven;

@@ -116,7 +116,7 @@ TEST(LawBordersTest, AFaultOfLoneStepsIsFound) {
     options.scheduler.max_num_batched_tokens = 1024;
     options.cache.kv_cache_memory = 8 << 20;
     options.audit = true;
-    options.speculation = {.speculative = "ngram", .num_speculative_tokens = kMostDrafts};
+    options.speculation = {.speculative = Speculative::kNgram, .num_speculative_tokens = kMostDrafts};
     auto model = std::make_unique<FakeModel>(FakeModel::Settings{
         .experts = 8,
         .on_step = [&](const StepTables& step) { wrong = faulty && step.end > 128 && step.end <= 130; },
@@ -150,7 +150,7 @@ TEST(LawBordersTest, TheSchedulerMeetsThemToo) {
   options.scheduler.max_num_seqs = 12;
   options.scheduler.max_num_batched_tokens = 1024;
   options.cache.kv_cache_memory = 8 << 20;
-  options.speculation = {.speculative = "ngram", .num_speculative_tokens = kMostDrafts};
+  options.speculation = {.speculative = Speculative::kNgram, .num_speculative_tokens = kMostDrafts};
   bool late = false;
   auto model = std::make_unique<FakeModel>(FakeModel::Settings{
       .experts = 8,

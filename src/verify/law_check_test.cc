@@ -46,7 +46,8 @@ std::unique_ptr<Runner> make_runner(const FakeModel::Settings& settings, const c
   options.cache.kv_cache_memory = 8 << 20;
   options.cache.swap_space = 64 << 20;
   options.audit = true;
-  options.speculation = {.speculative = "ngram", .num_speculative_tokens = kMostDrafts, .speculative_adaptive = true};
+  options.speculation = {
+      .speculative = Speculative::kNgram, .num_speculative_tokens = kMostDrafts, .speculative_adaptive = true};
   options.testing.inject_fault = fault;
   FakeModel::Settings with_experts = settings;
   with_experts.experts = 8;

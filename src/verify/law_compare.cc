@@ -64,7 +64,7 @@ std::optional<Violation> WorkloadChecker::check_scores(const WorkRequest& r, Cho
 std::optional<Violation> WorkloadChecker::check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c,
                                                     SequenceId id) {
   if (c.forked) return std::nullopt;
-  const int cached = stepper.cached_tokens(id);
+  const int cached = stepper.sequences()[id].cached_tokens;
   report_.hits += cached > 0;
   int common = 0;
   for (std::size_t i = 0; i < begun_.size(); ++i) {
@@ -83,8 +83,8 @@ std::optional<Violation> WorkloadChecker::check_hit(Stepper& stepper, const Work
 // before.
 std::optional<Violation> WorkloadChecker::check_drafts(Stepper& stepper, const ComputedStep& step) {
   for (const SequenceId id : step.sampled()) {
-    if (!id || stepper.draft_source(id) != DraftSource::kMtp) continue;
-    const std::span<const TokenId> found = stepper.drafts(id);
+    if (!id || stepper.sequences()[id].source != DraftSource::kMtp) continue;
+    const std::span<const TokenId> found = step.drafts(id);
     const Choice& c = live_.at(id.value);
     if (found.empty()) continue;
     const std::vector<TokenId>& alone = c.expected->drafts[c.generated];
@@ -110,7 +110,7 @@ std::optional<Violation> WorkloadChecker::take(Stepper& stepper, const Workload&
       if (auto found = check_scores(r, c)) return found;
     }
   }
-  const auto position = static_cast<Position>(stepper.tokens(id).size());
+  const auto position = static_cast<Position>(stepper.sequences()[id].tokens.size());
   Sampled sampled;
   const Status status = read_sample(*drawn.row, position, &sampled);
   const bool same_logits = bit_digest(row) == c.expected->digests[c.generated];
@@ -140,7 +140,7 @@ std::optional<Violation> WorkloadChecker::take(Stepper& stepper, const Workload&
   report_.ruled += r.rules != 0;
   report_.constrained += c.constraint != nullptr;
   report_.budgeted += r.constraint == LawConstraint::kBudget;
-  report_.forced += drawn.drafted && stepper.draft_source(id) == DraftSource::kForced;
+  report_.forced += drawn.drafted && stepper.sequences()[id].source == DraftSource::kForced;
   report_.choosing_rows += position - 1 >= options_.chooses_from;
   ++c.generated;
   stepper.append(id, sampled.token);

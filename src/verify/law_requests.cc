@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cache/pages/page_geometry.h"
+#include "engine/option_words.h"
 #include "verify/law_schedule.h"
 
 namespace sluice {
@@ -16,11 +17,11 @@ std::string Workload::text() const {
       "  --max-num-batched-tokens {} --max-num-seqs {} --scheduling-policy {} --long-prefill-token-threshold {} "
       "--{}enable-mixed-prefill-decode --{}enable-prefix-caching --async-scheduling {} --force-preempt-every {} "
       "--swap-space {} --speculative {} --num-speculative-tokens {} --{}speculative-adaptive{}, {} threads",
-      o.scheduler.max_num_batched_tokens, o.scheduler.max_num_seqs, o.scheduler.scheduling_policy,
+      o.scheduler.max_num_batched_tokens, o.scheduler.max_num_seqs, word_of(o.scheduler.scheduling_policy),
       o.scheduler.long_prefill_token_threshold, o.scheduler.enable_mixed_prefill_decode ? "" : "no-",
-      caching ? "" : "no-", o.scheduler.async_scheduling, o.testing.force_preempt_every, o.cache.swap_space,
-      o.speculation.speculative, o.speculation.num_speculative_tokens, o.speculation.speculative_adaptive ? "" : "no-",
-      right_drafts ? ", most drafts are right" : "", threads);
+      caching ? "" : "no-", word_of(o.scheduler.async_scheduling), o.testing.force_preempt_every, o.cache.swap_space,
+      word_of(o.speculation.speculative), o.speculation.num_speculative_tokens,
+      o.speculation.speculative_adaptive ? "" : "no-", right_drafts ? ", most drafts are right" : "", threads);
   if (pages > 0) text += fmt::format(", {} pages", pages);
   if (waits_every > 0) text += fmt::format(", step {} and its like wait for tokens", waits_every);
   text += cancels_swapped ? ", the second that is swapped out is cancelled\n" : "\n";
@@ -99,15 +100,16 @@ class Maker {
     o.scheduler.max_num_batched_tokens = situation_ == Situation::kAny ? pick(1, 3, 7, 64, 100, 128, 129, 200, 512, 700)
                                                                        : pick(64, 100, 128, 129, 200, 512, 700);
     o.scheduler.max_num_seqs = pick(1, 2, 3, 8, 8, 8);
-    const char* policies[] = {"fair", "fcfs", "priority"};
-    o.scheduler.scheduling_policy = policies[below(3)];
+    o.scheduler.scheduling_policy = static_cast<SchedulingPolicy>(below(3));  // fair, fcfs or priority
     o.scheduler.long_prefill_token_threshold = one_in(3) ? 1 + below(200) : 0;
     o.scheduler.enable_mixed_prefill_decode = !one_in(4);
     o.testing.force_preempt_every = one_in(3) ? (o.scheduler.max_num_batched_tokens < 64 ? 40 : 2) + below(20) : 0;
     o.cache.swap_space = below(2);  // more than none: the runner's own
-    o.scheduler.async_scheduling = (number_ + number_ / kLawSituations) % 2 == 1 ? "on" : "off";
-    o.speculation.speculative = o.scheduler.async_scheduling == "on" && one_in(2) ? "off" : "auto";
-    if (o.scheduler.async_scheduling == "on") work_.waits_every = number_ / 2 % 2 == 0 ? 0 : 2 + number_ / 4 % 3;
+    o.scheduler.async_scheduling =
+        (number_ + number_ / kLawSituations) % 2 == 1 ? AsyncScheduling::kOn : AsyncScheduling::kOff;
+    const bool is_asynchronous = o.scheduler.async_scheduling == AsyncScheduling::kOn;
+    o.speculation.speculative = is_asynchronous && one_in(2) ? Speculative::kOff : Speculative::kAuto;
+    if (is_asynchronous) work_.waits_every = number_ / 2 % 2 == 0 ? 0 : 2 + number_ / 4 % 3;
     o.speculation.num_speculative_tokens = 1 + below(kMostDrafts);
     o.speculation.speculative_adaptive = one_in(3);
     work_.right_drafts = situation_ != Situation::kAny || one_in(2);
@@ -299,7 +301,7 @@ void add_bound(Workload& work, std::span<const std::vector<TokenId>> prompts, co
       add(8);
       break;
     case Situation::kAny: {
-      if (work.options.scheduler.async_scheduling == "off") {
+      if (work.options.scheduler.async_scheduling == AsyncScheduling::kOff) {
         // Where the other situations have a step in flight, and so no drafts, or too many preemptions for any.
         work.options.speculation.speculative_adaptive = false;
         int& budget = work.options.scheduler.max_num_batched_tokens;

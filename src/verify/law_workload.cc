@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/engine_options.h"
 #include "verify/law_runner.h"
 
 namespace sluice {
@@ -81,7 +82,7 @@ void WorkloadChecker::draw(Stepper& stepper, const Workload& work, ComputedStep&
     for (const SequenceId id : takers) {
       const Choice& c = live_.at(id.value);
       step.draw(id, row, sampling_of(work.requests[static_cast<std::size_t>(c.request)], c.choice));
-      for (int d = 0; d <= stepper.draft_count(id); ++d) rows_.push_back(row + static_cast<std::size_t>(d));
+      for (int d = 0; d <= step.draft_count(id); ++d) rows_.push_back(row + static_cast<std::size_t>(d));
     }
   }
   if (rows_.empty()) return;
@@ -138,7 +139,7 @@ void WorkloadChecker::cancel_swapped(Stepper& stepper) {
   for (const Preemption& preemption : stepper.plan().preemptions) {
     const auto swapped = live_.find(preemption.sequence.value);
     // Its last token may have come since, and another have its id.
-    if (swapped == live_.end() || !stepper.is_swapped(preemption.sequence)) continue;
+    if (swapped == live_.end() || !stepper.sequences()[preemption.sequence].swapped) continue;
     // One that stays is cancelled if it goes on being swapped, because the others ended too early.
     const WorkRequest& r = work_->requests[static_cast<std::size_t>(swapped->second.request)];
     if (r.stays && (r.rules == 0 || r.constraint != LawConstraint::kNone || ++stayed_ < 4)) continue;
@@ -225,6 +226,7 @@ Status WorkloadChecker::arrive(Stepper& stepper, const Workload& work, int step)
 
 Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const Workload& work) {
   constexpr int kMostSteps = 100000;
+  const bool is_asynchronous = resolve_async_scheduling(work.options, runner_.computes_later());
   int last_arrival = 0;
   SentStep sent;  // whose tokens are on their way
   for (const WorkRequest& r : work.requests) last_arrival = std::max(last_arrival, r.arrives);
@@ -246,12 +248,12 @@ Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const 
     if (auto difference = check_drafts(stepper, computed)) return difference;
     draw(stepper, work, computed);
     sent = std::move(computed).send();
-    if (!stepper.asynchronous() || sent.drafted()) {
+    if (!is_asynchronous || sent.drafted()) {
       if (auto difference = take_all(stepper, work, std::exchange(sent, SentStep()))) return difference;
     }
     if (work.cancels_swapped) cancel_swapped(stepper);
     // An audit waits for all that was enqueued.
-    if (!stepper.asynchronous() || step % 4 == 0) SLUICE_RETURN_IF_ERROR(stepper.audit());
+    if (!is_asynchronous || step % 4 == 0) SLUICE_RETURN_IF_ERROR(stepper.audit());
   }
   return std::optional<Violation>();
 }

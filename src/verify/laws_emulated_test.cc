@@ -38,7 +38,7 @@ TEST_P(LawsEmulatedTest, TheyHold) {
 
 TEST_P(LawsEmulatedTest, SequencesMoveToTheCpuAndBack) {
   VerifyOptions options = options_of(GetParam(), "emulated");
-  options.half = "moves";
+  options.half = VerifyHalf::kMoves;
   auto report = verify(options);
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_GT(report->laws.comparisons, 2 * options.min_rows);
@@ -53,7 +53,7 @@ TEST_P(LawsEmulatedTest, SequencesMoveToTheCpuAndBack) {
 
 TEST(VerifyMoves, WantsADevice) {
   VerifyOptions options = options_of("v32-like", "cpu");
-  options.half = "moves";
+  options.half = VerifyHalf::kMoves;
   EXPECT_EQ(verify(options).status().message(),
             "--half moves: moves sequences between a device and the CPU: expected another --device");
 }

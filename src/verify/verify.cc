@@ -100,6 +100,11 @@ int long_prompt_tokens(const CacheLayout& layout) {
   return from + kRowsThatChoose <= kLongestPrompt || from > kLatestChoice ? 0 : from + kRowsThatChoose;
 }
 
+std::span<const std::string_view> option_words(VerifyHalf /*half*/) {
+  static constexpr std::string_view kWords[] = {"both", "borders", "rows", "scheduling", "moves"};
+  return kWords;
+}
+
 Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout, int border_tokens) {
   const int longest = std::max(kLongestPrompt, long_prompt_tokens(layout));
   options.scheduler.max_num_seqs = kSequences;
@@ -107,7 +112,7 @@ Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout, 
       std::max({1024, longest, border_tokens});  // each prompt alone is one piece
   options.model.max_model_len = std::max(longest + kLongestAnswer, border_tokens);
   options.audit = true;
-  options.speculation = {.speculative = options.mtp ? "mtp" : "ngram",
+  options.speculation = {.speculative = options.mtp ? Speculative::kMtp : Speculative::kNgram,
                          .num_speculative_tokens = kMostDrafts,
                          .speculative_adaptive = false};
   MemoryRequest request{.budget_bytes = 1,
@@ -145,7 +150,7 @@ namespace {
 LawOptions laws_of(const VerifyOptions& options, const Runner& runner, Position chooses_from) {
   LawOptions laws;
   laws.seed = options.seed;
-  laws.seconds = options.half == "both" ? options.seconds / 2 : options.seconds;
+  laws.seconds = options.half == VerifyHalf::kBoth ? options.seconds / 2 : options.seconds;
   laws.min_rows = options.min_rows;
   laws.few_long_answers = options.brief_schedules > 0;  // a suite's, brief or not
   laws.shrink = options.shrink;
@@ -157,7 +162,7 @@ LawOptions laws_of(const VerifyOptions& options, const Runner& runner, Position 
 // Those of the model that this run meets, and says that it does not.
 std::vector<BorderZone> zones_of(const VerifyOptions& options, const CacheLayout& layout, const ModelConfig& config,
                                  VerifyReport* report) {
-  if (options.half != "both" && options.half != "borders") return {};
+  if (options.half != VerifyHalf::kBoth && options.half != VerifyHalf::kBorders) return {};
   const Position longest =
       options.schedules > 0 ? options.longest_border : std::min(kLongestBriefBorder, options.longest_border);
   std::vector<LawBorder> met;
@@ -174,20 +179,16 @@ std::vector<BorderZone> zones_of(const VerifyOptions& options, const CacheLayout
 Result<VerifyReport> verify(const VerifyOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   SLUICE_RETURN_IF_ERROR(validate(options.engine));
-  if (options.engine.numerics.mla_prefill == "expanded") {
+  if (options.engine.numerics.mla_prefill == MlaPrefill::kExpanded) {
     return invalid_argument(
         "--mla-prefill expanded: gives up the row law, which is what there is to verify: a row is computed in another "
         "order in a long span than in a short one, so its logits depend on how the prompt was cut; leave out the flag");
   }
-  const bool moves = options.half == "moves";
-  const std::string& half = options.half;
-  if (half != "both" && half != "borders" && half != "rows" && half != "scheduling" && !moves) {
-    return invalid_argument(
-        fmt::format("--half: expected both, borders, rows, scheduling or moves, found '{}'", options.half));
-  }
+  const bool moves = options.half == VerifyHalf::kMoves;
+  const VerifyHalf half = options.half;
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(options.engine.model.folder));
   EngineSetup given = options.engine;
-  if (given.speculation.speculative != "off") {
+  if (given.speculation.speculative != Speculative::kOff) {
     SLUICE_ASSIGN_OR_RETURN(given.mtp, has_mtp(given.model));
   }
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(config, given));
@@ -209,13 +210,13 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
   LawOptions laws = laws_of(options, *runner, report.chooses_from);
   laws.thread_counts = thread_counts(resolve_threads(engine));
   laws.long_prompts = long_tokens > 0 ? 1 : 0;
-  const bool both = half == "both";
+  const bool both = half == VerifyHalf::kBoth;
   const auto run = [&](int schedules, const auto& check, LawReport* part) -> Status {
     if (schedules == 0 || !report.sound()) return {};
     laws.schedules = schedules;
     const int before = report.borders.schedules + report.laws.schedules;
-    const int all =
-        static_cast<int>(zones.size()) + (half == "borders" ? 0 : options.schedules + options.brief_schedules);
+    const int all = static_cast<int>(zones.size()) +
+                    (half == VerifyHalf::kBorders ? 0 : options.schedules + options.brief_schedules);
     if (options.progress) laws.progress = [&, before, all](int done) { options.progress(before + done, all); };
     SLUICE_ASSIGN_OR_RETURN(const LawReport found, check(*runner, prompts, laws));
     part->add(found);
@@ -223,7 +224,7 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
     return {};
   };
   const auto run_halves = [&](int schedules) -> Status {
-    const int of_scheduler = both ? schedules / 2 : options.half == "rows" ? 0 : schedules;
+    const int of_scheduler = both ? schedules / 2 : options.half == VerifyHalf::kRows ? 0 : schedules;
     SLUICE_RETURN_IF_ERROR(run(schedules - of_scheduler, check_row_law, &report.rows));
     return run(of_scheduler, check_scheduling_law, &report.scheduling);
   };
@@ -244,13 +245,14 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
       return check_borders(over, zones, how);
     };
     SLUICE_RETURN_IF_ERROR(run(static_cast<int>(zones.size()), check, &report.borders));
-    if (half == "both" && report.sound()) report.laws.schedules = 0, report.laws.digest = 0;  // of random ones alone
+    if (half == VerifyHalf::kBoth && report.sound())
+      report.laws.schedules = 0, report.laws.digest = 0;  // of random ones alone
   }
-  if (half != "borders") SLUICE_RETURN_IF_ERROR(run_halves(options.schedules));
+  if (half != VerifyHalf::kBorders) SLUICE_RETURN_IF_ERROR(run_halves(options.schedules));
   prompts = brief_law_prompts(runner->vocab_size());
   make_brief(&laws);
   const bool sound = report.sound();
-  if (half != "borders") SLUICE_RETURN_IF_ERROR(run_halves(options.brief_schedules));
+  if (half != VerifyHalf::kBorders) SLUICE_RETURN_IF_ERROR(run_halves(options.brief_schedules));
   if (sound && !report.sound()) report.laws.difference->text.insert(0, "among brief ones, ");
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

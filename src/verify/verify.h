@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/cache_layout.h"
@@ -17,9 +19,18 @@
 
 namespace sluice {
 
+enum class VerifyHalf {
+  kBoth,  // and the borders
+  kBorders,
+  kRows,
+  kScheduling,
+  kMoves,
+};
+std::span<const std::string_view> option_words(VerifyHalf half);  // base/option_words.h
+
 struct VerifyOptions {
-  EngineSetup engine;         // used: the model, the numerics, the machine's options and the fault
-  std::string half = "both";  // both (the borders, too) | borders | rows | scheduling | moves
+  EngineSetup engine;  // used: the model, the numerics, the machine's options and the fault
+  VerifyHalf half = VerifyHalf::kBoth;
   std::uint64_t seed = 0;
   int schedules = 100;             // of both halves together
   double seconds = 0;              // > 0: no new schedule after this time, but at least kLawSituations in each half

@@ -124,11 +124,11 @@ int main(int argc, char** argv) {
   options.numerics.profile = argc > 3 ? argv[3] : "default";
   const int depth = argc > 4 ? std::atoi(argv[4]) : 0;
   options.model.dummy_experts = argc > 5 ? std::atoi(argv[5]) : 0;
-  if (options.model.dummy_experts > 0) options.model.load_format = "dummy";
+  if (options.model.dummy_experts > 0) options.model.load_format = sluice::LoadFormat::kDummy;
   options.model.max_model_len = depth + 4096;
   options.scheduler.max_num_seqs = 64;
   options.scheduler.max_num_batched_tokens = 512;
-  options.speculation.speculative = "mtp";
+  options.speculation.speculative = sluice::Speculative::kMtp;
   options.speculation.num_speculative_tokens = 7;
   const sluice::Status status = sluice::run(options, depth);
   if (!status.ok()) fmt::print("{}\n", status.message());

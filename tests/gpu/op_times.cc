@@ -102,7 +102,7 @@ Result<std::unique_ptr<Runner>> load(const Arguments& args) {
   options.machine.device = args.device;
   options.numerics.profile = args.profile;
   if (!has_checkpoint(folder)) {
-    options.model.load_format = "dummy";
+    options.model.load_format = LoadFormat::kDummy;
     options.model.dummy_experts = 64;
   }
   options.cache.kv_cache_memory = (std::int64_t{256} << 20) * args.sequences * (1 + args.rows / 64);

@@ -39,7 +39,7 @@ Result<Chosen> open(const Backend& backend, const MachineOptions& options, std::
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const int number = numbers.empty() ? static_cast<int>(rank) : numbers[rank];
     SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                            backend.open({.number = number, .graphs = options.cuda_graphs}));
+                            backend.open({.number = number, .graphs = options.cuda_graphs, .of_group = ranks > 1}));
     chosen.devices.push_back(std::move(device));
   }
   return chosen;

@@ -216,7 +216,7 @@ TEST(RunnerTest, EveryProfileHasARootOfItsOwn) {
     EXPECT_TRUE(runner.ok()) << runner.status().message();
     return (*runner)->root(salt).bytes;
   };
-  const auto expanded = [](auto& o) { o.numerics.mla_prefill = "expanded"; };
+  const auto expanded = [](auto& o) { o.numerics.mla_prefill = MlaPrefill::kExpanded; };
   const std::vector roots{
       root([](auto&) {}),
       root([](auto&) {}, "salt"),
@@ -225,8 +225,8 @@ TEST(RunnerTest, EveryProfileHasARootOfItsOwn) {
       root([](auto& o) { o.numerics.kv_cache_dtype = "fp8"; }),
       root(expanded),
       root(expanded, "salt"),
-      root([](auto& o) { o.numerics.mla_prefill = "expanded", o.numerics.attn_prefill_chunk_size = 512; }),
-      root([](auto& o) { o.numerics.mla_prefill = "expanded", o.testing.mla_expand_from = 64; }),
+      root([](auto& o) { o.numerics.mla_prefill = MlaPrefill::kExpanded, o.numerics.attn_prefill_chunk_size = 512; }),
+      root([](auto& o) { o.numerics.mla_prefill = MlaPrefill::kExpanded, o.testing.mla_expand_from = 64; }),
   };
   for (std::size_t i = 0; i < roots.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) EXPECT_NE(roots[i], roots[j]) << i << " and " << j;

@@ -24,6 +24,14 @@ std::size_t ComputedStep::logit_count() const {
   return handle_.stepper()->row_indices_.size();
 }
 
+std::span<const TokenId> ComputedStep::drafts(SequenceId id) const {
+  return handle_.stepper()->drafts(id);
+}
+
+int ComputedStep::draft_count(SequenceId id) const {
+  return handle_.stepper()->draft_count(id);
+}
+
 void ComputedStep::draw(SequenceId id, std::size_t row, const SamplingParams& sampling) {
   handle_.stepper()->draw(id, row, sampling);
 }

@@ -97,6 +97,9 @@ class [[nodiscard]] ComputedStep {
   // The row of the logits for sampled()[i], the first of 1 + its drafts; without drafts this is i.
   std::size_t logits_row(std::size_t i) const;
   std::size_t logit_count() const;  // rows of the step
+  // The tokens drafted for a sequence, which the step waits for, and how many.
+  std::span<const TokenId> drafts(SequenceId id) const;
+  int draft_count(SequenceId id) const;
   // From `row`, and for drafts from those that follow it. `id` is one of sampled(), or was forked from one.
   void draw(SequenceId id, std::size_t row, const SamplingParams& sampling);
   SentStep send() &&;

@@ -154,7 +154,7 @@ TEST(StepTime, WhatADraftOfTheModelTakes) {
     EngineSetup options;
     options.cache.kv_cache_memory = 64 << 20;
     options.model.max_model_len = 64;
-    options.speculation = {.speculative = drafts ? "mtp" : "off", .num_speculative_tokens = 4};
+    options.speculation = {.speculative = drafts ? Speculative::kMtp : Speculative::kOff, .num_speculative_tokens = 4};
     const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
     const double draft = measure_draft_times(*runner).draft;
     EXPECT_GE(draft, drafts ? 0.9 * kDraft : 0);

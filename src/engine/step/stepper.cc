@@ -52,7 +52,7 @@ SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
   limits.long_prefill_token_threshold = options.scheduler.long_prefill_token_threshold;
   limits.chunked_prefill = options.scheduler.enable_chunked_prefill;
   limits.mixed = options.scheduler.enable_mixed_prefill_decode;
-  limits.policy = scheduling_policy(options);
+  limits.policy = options.scheduler.scheduling_policy;
   limits.recompute_cost_per_row = costs.row;
   limits.swap_cost_per_page = costs.page;
   limits.drafts = {.most = most_drafts(options),
@@ -71,17 +71,16 @@ SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
 Stepper::Stepper(Runner* runner, const EngineSetup& options)
     : runner_(runner),
       force_preempt_every_(options.testing.force_preempt_every),
-      asynchronous_(resolve_async_scheduling(options, runner->computes_later())),
       waits_(waits_where_drafts_pay(options, runner->computes_later())),
       most_drafts_(std::min(most_drafts(options), runner->pools().plan().open_states - 2)),
-      model_drafts_(options.speculation.speculative != "ngram" && runner->model().drafts()),
-      copies_drafts_(options.speculation.speculative != "mtp"),
+      model_drafts_(options.speculation.speculative != Speculative::kNgram && runner->model().drafts()),
+      copies_drafts_(options.speculation.speculative != Speculative::kMtp),
       scheduler_(limits_of(*runner, options)),
       watched_{.warned = options.testing.random_texts} {}
 
 Stepper::~Stepper() {
-  for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    if (sequences_[i].alive) end(SequenceId(static_cast<std::int32_t>(i)));
+  for (std::size_t i = 0; i < sequences_.entries().size(); ++i) {
+    if (sequences_.entries()[i].alive) end(SequenceId(static_cast<std::int32_t>(i)));
   }
   if (outstanding()) take();
 }
@@ -93,19 +92,9 @@ Status Stepper::check(int prompt_tokens, int max_tokens) const {
   return scheduler_.check(counts);
 }
 
-SequenceId Stepper::new_id() {
-  if (free_ids_.empty()) {
-    free_ids_.emplace_back(static_cast<std::int32_t>(sequences_.size()));
-    sequences_.emplace_back();
-  }
-  const SequenceId id = free_ids_.back();
-  free_ids_.pop_back();
-  return id;
-}
-
-SequenceId Stepper::enter(Sequence given) {
+SequenceId Stepper::enter(LiveSequence given) {
   given.alive = true;
-  const SequenceId id = new_id();
+  const SequenceId id = sequences_.reserve();
   given.number = number(id);
   scheduler_.add(id, given.counts);
   sequence(id) = std::move(given);
@@ -113,7 +102,7 @@ SequenceId Stepper::enter(Sequence given) {
 }
 
 SequenceId Stepper::add(NewSequence given) {
-  Sequence s;
+  LiveSequence s;
   s.tokens = std::move(given.prompt);
   s.options = given.options != nullptr ? std::move(given.options) : share({});
   const RequestOptions& options = *s.options;
@@ -135,10 +124,10 @@ SequenceId Stepper::add(NewSequence given) {
 }
 
 // The tokens, what names them and what was promised for them.
-Stepper::Sequence Stepper::copy_of_prompt(const Sequence& other, const SequenceAnswer& answer) {
+LiveSequence Stepper::copy_of_prompt(const LiveSequence& other, const SequenceAnswer& answer) {
   SLUICE_CHECK(other.tokens.size() == static_cast<std::size_t>(other.counts.prompt_tokens) && other.draw < 0,
                "a sequence is copied before its answer begins");
-  Sequence s;
+  LiveSequence s;
   s.tokens = other.tokens;
   s.counts = other.counts;
   s.answer = answer;
@@ -155,13 +144,13 @@ SequenceId Stepper::add_again(SequenceId other, const SequenceAnswer& answer) {
 }
 
 SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
-  Sequence s = copy_of_prompt(sequence(parent_id), answer);
-  const SequenceId id = new_id();
+  LiveSequence s = copy_of_prompt(sequence(parent_id), answer);
+  const SequenceId id = sequences_.reserve();
   if (!scheduler_.fork(parent_id, id, free_latent_pages())) {
-    free_ids_.push_back(id);
+    sequences_.release(id);
     return {};
   }
-  const Sequence& parent = sequence(parent_id);
+  const LiveSequence& parent = sequence(parent_id);
   const Result<StateSlot> slot = runner_->fork(parent.slot);
   SLUICE_CHECK(slot.ok(), "the scheduler runs no more sequences than there are states");
   s.alive = true;
@@ -179,7 +168,7 @@ SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
 }
 
 void Stepper::end(SequenceId id) {
-  Sequence& s = sequence(id);
+  LiveSequence& s = sequence(id);
   SLUICE_CHECK(s.alive, "a sequence was ended twice");
   leave_step(s);
   std::replace(drawn_.begin(), drawn_.end(), id, SequenceId());
@@ -191,9 +180,8 @@ void Stepper::end(SequenceId id) {
   if (!s.complete) scheduler_.end(id);
   if (s.slot) leave(s, runner_->prefix_cache().retention().finished);
   if (s.swapped) runner_->swap_space().drop(s.swapped);
-  record(StepItem::Kind::kEnd, s, generated(id), 0, 0, step_began_ns_ < 0 ? StepItem::kBetween : 0);
-  s = {};
-  free_ids_.push_back(id);
+  record(StepItem::Kind::kEnd, s, s.generated(), 0, 0, step_began_ns_ < 0 ? StepItem::kBetween : 0);
+  sequences_.release(id);
 }
 
 void Stepper::set_paused(SequenceId id, bool paused) {
@@ -203,7 +191,7 @@ void Stepper::set_paused(SequenceId id, bool paused) {
 }
 
 void Stepper::append(SequenceId id, TokenId token) {
-  Sequence& s = sequence(id);
+  LiveSequence& s = sequence(id);
   SLUICE_CHECK(s.draw < 0, "a token is appended when it has been taken");
   s.tokens.push_back(token);
   if (s.foreseen >= 0 && !s.complete) scheduler_.foresaw(id, s.foreseen_by, token == s.foreseen);
@@ -235,7 +223,7 @@ Status Stepper::begin_step() {
   build_spans();
   if (all_wait) step_began_ns_ = -1;
   if (step_spans_.empty()) {
-    SLUICE_CHECK(idle() || !plan_.empty() || !plan_.preemptions.empty() || running() > 0,
+    SLUICE_CHECK(idle() || !plan_.empty() || !plan_.preemptions.empty() || scheduler_.running() > 0,
                  "what waits with nothing running fits, or was refused");
     return {};
   }
@@ -261,7 +249,7 @@ void Stepper::settle() {
 }
 
 void Stepper::keep_rows(std::size_t span, int rows) {
-  Sequence& s = sequence(step_ids_[span]);
+  LiveSequence& s = sequence(step_ids_[span]);
   if (exports(s)) export_rows(s, span, rows);
   runner_->settle(s.slot, rows, step_spans_[span].chain);
   s.span = -1;
@@ -270,7 +258,7 @@ void Stepper::keep_rows(std::size_t span, int rows) {
 }
 
 // What the step that was begun computes of it is in vain, but for drafts that have become its tokens.
-void Stepper::leave_step(Sequence& s) {
+void Stepper::leave_step(LiveSequence& s) {
   if (s.span < 0) return;
   const auto span = static_cast<std::size_t>(s.span);
   std::replace(sampled_.begin(), sampled_.end(), step_ids_[span], SequenceId());
@@ -279,7 +267,7 @@ void Stepper::leave_step(Sequence& s) {
 
 void Stepper::draw(SequenceId id, std::size_t row, const SamplingParams& sampling) {
   SLUICE_CHECK(!outstanding(), "tokens are taken before others are drawn");
-  Sequence& s = sequence(id);
+  LiveSequence& s = sequence(id);
   SLUICE_CHECK(s.slot && s.draw < 0, "a sequence that runs gets one token from a step");
   s.draw = static_cast<int>(drawn_.size());
   const auto drafts = static_cast<std::size_t>(draft_count(id));
@@ -297,8 +285,8 @@ void Stepper::send() {
   draw_rows_.clear();
   for (const SequenceId id : drawn_) {
     if (!id) continue;  // ended since
-    Sequence& s = sequence(id);
-    if (s.span >= 0 || generated(id) + 1 < s.counts.max_tokens) continue;
+    LiveSequence& s = sequence(id);
+    if (s.span >= 0 || s.generated() + 1 < s.counts.max_tokens) continue;
     scheduler_.end(id);
     leave(s, runner_->prefix_cache().retention().finished);
     s.complete = true;
@@ -358,7 +346,7 @@ void Stepper::build_spans() {
   drafts_.reserve(rows);
   score_wishes_.reserve(rows);
   for (const Span& span : plan_.spans) {
-    Sequence& s = sequence(span.sequence);
+    LiveSequence& s = sequence(span.sequence);
     if (!s.slot) continue;  // its state was lost on the way back
     SLUICE_CHECK(runner_->position(s.slot) == span.first_position, "a sequence is where the scheduler thinks it is");
     s.span = static_cast<int>(step_spans_.size());
@@ -395,13 +383,13 @@ std::span<const int> Stepper::logit_rows_of(const Span& span) {
 }
 
 // The sequence gives back its pages.
-void Stepper::leave(Sequence& s, bool keep_boundary) {
+void Stepper::leave(LiveSequence& s, bool keep_boundary) {
   forget_expected_before(s, s.expected_end);
   runner_->close(std::exchange(s.slot, {}), keep_boundary ? s.chain.get() : nullptr);
 }
 
 // What an admitted one is about to compute.
-void Stepper::expect_blocks(Sequence& s) {
+void Stepper::expect_blocks(LiveSequence& s) {
   if (!runner_->prefix_cache().enabled()) return;
   s.expected_begin = (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens;
   s.expected_end = std::max(s.expected_begin, s.chain->blocks());
@@ -409,12 +397,12 @@ void Stepper::expect_blocks(Sequence& s) {
 }
 
 // Looked up again, now that what this plan admits is expected: the cache remembers the place to resume at.
-void Stepper::wait_for_blocks(Sequence& s) {
+void Stepper::wait_for_blocks(LiveSequence& s) {
   s.hit = runner_->prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()), most_resume(s));
   if (!std::exchange(s.waited, true)) ++counters_.cache.shared_waits;
 }
 
-void Stepper::forget_expected_before(Sequence& s, int block) {
+void Stepper::forget_expected_before(LiveSequence& s, int block) {
   const int end = std::min(block, s.expected_end);
   if (end <= s.expected_begin) return;
   runner_->prefix_cache().forget_expected(*s.chain, s.expected_begin, end);
@@ -435,7 +423,7 @@ void Stepper::gather_facts() {
 }
 
 PrefixLookup Stepper::look_up(SequenceId id) {
-  Sequence& s = sequence(id);
+  LiveSequence& s = sequence(id);
   s.hit = {};
   if (!runner_->prefix_cache().enabled()) return {.sequence = id, .hit = {}};
   if (!s.swapped) {
@@ -444,7 +432,7 @@ PrefixLookup Stepper::look_up(SequenceId id) {
   return {.sequence = id, .hit = s.hit, .next_block = next_block(s)};
 }
 
-std::uint64_t Stepper::next_block(const Sequence& s) const {
+std::uint64_t Stepper::next_block(const LiveSequence& s) const {
   int block = (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens;
   while (s.swapped && block < s.chain->blocks() && runner_->pools().latents().find((*s.chain)[block])) ++block;
   return block < s.chain->blocks() ? (*s.chain)[block].word() : 0;
@@ -453,10 +441,6 @@ std::uint64_t Stepper::next_block(const Sequence& s) const {
 Leaver Stepper::leaver(SequenceId id) const {
   const SequenceState& state = runner_->state(sequence(id).slot);
   return {.sequence = id, .latent_pages = state.exclusive_latent_pages(), .image_bytes = state.saved_bytes()};
-}
-
-void Stepper::reset_prefix_cache() {
-  runner_->prefix_cache().reset();
 }
 
 }  // namespace sluice

@@ -14,7 +14,7 @@ Status Stepper::audit() const {
   SLUICE_RETURN_IF_ERROR(audit_chain());
   SLUICE_RETURN_IF_ERROR(audit_expected());
   int rows = 0;
-  std::vector<bool> seen(sequences_.size());
+  std::vector<bool> seen(sequences_.entries().size());
   for (const Span& span : plan_.spans) {
     rows += span.rows;
     const auto index = static_cast<std::size_t>(span.sequence.value);
@@ -24,16 +24,17 @@ Status Stepper::audit() const {
       return internal_error(fmt::format("audit: sequence {} has two spans in one step", span.sequence.value));
     }
   }
-  if (rows > scheduler_.limits().max_batched_tokens || running() > scheduler_.limits().max_seqs) {
+  if (rows > scheduler_.limits().max_batched_tokens || scheduler_.running() > scheduler_.limits().max_seqs) {
     return internal_error(fmt::format("audit: a step of {} rows with {} sequences, expected at most {} and {}", rows,
-                                      running(), scheduler_.limits().max_batched_tokens, scheduler_.limits().max_seqs));
+                                      scheduler_.running(), scheduler_.limits().max_batched_tokens,
+                                      scheduler_.limits().max_seqs));
   }
   return {};
 }
 
 Status Stepper::audit_swaps() const {
   const auto swapped =
-      std::count_if(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return s.alive && s.swapped; });
+      std::ranges::count_if(sequences_.entries(), [](const LiveSequence& s) { return s.alive && s.swapped; });
   if (swapped == runner_->swap_space().images()) return {};
   return internal_error(fmt::format("audit: the swap space holds {} states, and {} sequences are swapped",
                                     runner_->swap_space().images(), swapped));
@@ -42,7 +43,7 @@ Status Stepper::audit_swaps() const {
 // Each running sequence computes the blocks behind its position that its tokens fill.
 Status Stepper::audit_expected() const {
   std::vector<ExpectedBlocks> computing;
-  for (const Sequence& s : sequences_) {
+  for (const LiveSequence& s : sequences_.entries()) {
     if (!s.alive || !s.slot || s.expected_begin >= s.expected_end) continue;
     if (runner_->position(s.slot) / kBlockTokens > s.expected_begin) {
       return internal_error(fmt::format("audit: block {} is expected from a sequence at position {}", s.expected_begin,
@@ -54,8 +55,9 @@ Status Stepper::audit_expected() const {
 }
 
 Status Stepper::audit_chain() const {
-  if (sequences_.empty() || !runner_->prefix_cache().enabled()) return {};
-  const Sequence& s = sequences_[audits_++ % sequences_.size()];
+  const std::vector<LiveSequence>& all = sequences_.entries();
+  if (all.empty() || !runner_->prefix_cache().enabled()) return {};
+  const LiveSequence& s = all[audits_++ % all.size()];
   if (!s.alive) return {};
   BlockChain again(s.chain->root());
   again.extend(s.tokens);

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-void Stepper::count_admission(Sequence& s) {
+void Stepper::count_admission(LiveSequence& s) {
   CacheStats& cache = counters_.cache;
   PromptCount& count = *s.count;
   const int prompt = s.counts.prompt_tokens;
@@ -34,7 +34,7 @@ void Stepper::count_admission(Sequence& s) {
 // Of the step that was begun.
 void Stepper::count_rows() {
   for (const Span& span : plan_.spans) {
-    const Sequence& s = sequence(span.sequence);
+    const LiveSequence& s = sequence(span.sequence);
     if (!s.slot) continue;  // its state was lost on the way back
     const Position begin = span.first_position, end = begin + span.rows - span.drafts;
     const Position prompt_end = std::clamp(s.counts.prompt_tokens, begin, end);

@@ -40,7 +40,7 @@ bool Stepper::wants_tokens() {
 }
 
 void Stepper::offer_drafts(SequenceId id) {
-  Sequence& s = sequence(id);
+  LiveSequence& s = sequence(id);
   s.foreseen = -1;
   if (drafter_) {
     const int drafts = drafter_(id, std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_)));
@@ -59,14 +59,14 @@ void Stepper::offer_drafts(SequenceId id) {
 }
 
 void Stepper::offer_copies(SequenceId id) {
-  Sequence& s = sequence(id);
+  LiveSequence& s = sequence(id);
   if (s.copies == nullptr) {
     s.copies = std::make_unique<CopiedDrafts>();
     s.copies->predict(s.options->prediction);
   }
   s.copies->append(std::span(s.tokens).subspan(static_cast<std::size_t>(s.copies->tokens())));
   CopiedDrafts::Match match = s.copies->find();
-  if (generated(id) == 1 && match.length == 0) match = s.copies->beginning();
+  if (s.generated() == 1 && match.length == 0) match = s.copies->beginning();
   if (match.length == 0) return;
   const int drafts = s.copies->copy(match, std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_)));
   s.predicted = s.copies->predicted(match);
@@ -81,14 +81,14 @@ void Stepper::offer_copies(SequenceId id) {
 
 // Where a token is on its way, the first one of the proposal is a guess at that.
 void Stepper::offer_proposal(SequenceId id, DraftSource source, int tokens) {
-  Sequence& s = sequence(id);
+  LiveSequence& s = sequence(id);
   const bool foreseen = s.draw >= 0;
   if (foreseen) s.foreseen = s.proposal.front(), s.foreseen_by = source, --tokens;
   if (tokens > 0) facts_.offers.push_back({id, source, tokens, foreseen});
 }
 
 void Stepper::set_drafts(const Span& span, StepSpan* of) {
-  Sequence& s = sequence(span.sequence);
+  LiveSequence& s = sequence(span.sequence);
   if (span.drafts > 0 && span.source == DraftSource::kMtp) {
     of->model_drafts = span.drafts;
     of->sampling = &s.answer.sampling;
@@ -101,12 +101,12 @@ void Stepper::set_drafts(const Span& span, StepSpan* of) {
 }
 
 std::span<const TokenId> Stepper::drafts(SequenceId id) const {
-  const Sequence& s = sequence(id);
+  const LiveSequence& s = sequence(id);
   return s.span < 0 ? std::span<const TokenId>() : runner_->drafts(static_cast<std::size_t>(s.span));
 }
 
 int Stepper::draft_count(SequenceId id) const {
-  const Sequence& s = sequence(id);
+  const LiveSequence& s = sequence(id);
   return s.span < 0 ? 0 : step_spans_[static_cast<std::size_t>(s.span)].draft_count();
 }
 
@@ -159,7 +159,7 @@ void Stepper::settle_drafts() {
 }
 
 // Of a span with drafts: the rows of tokens that the sequence has. The newest token has none.
-int Stepper::appended_rows(const Sequence& s) const {
+int Stepper::appended_rows(const LiveSequence& s) const {
   return static_cast<int>(s.tokens.size()) - 1 - runner_->position(s.slot);
 }
 

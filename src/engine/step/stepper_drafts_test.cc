@@ -19,8 +19,8 @@ constexpr int kPrompt = 20, kAnswer = 1000;
 EngineSetup waits_where_it_pays() {
   EngineSetup options = small_options();
   options.machine.device = "emulated";
-  options.scheduler.async_scheduling = "auto";
-  options.speculation.speculative = "ngram";
+  options.scheduler.async_scheduling = AsyncScheduling::kAuto;
+  options.speculation.speculative = Speculative::kNgram;
   options.speculation.num_speculative_tokens = 4;
   options.scheduler.max_num_seqs = 32;
   options.scheduler.max_num_batched_tokens = 256;
@@ -85,7 +85,8 @@ class Ahead {
   // that `right` says are the answer's.
   void draft_by(std::function<int(int next)> to, std::function<bool(int next, int at)> right) {
     stepper_->draft_by([this, to, right](SequenceId id, std::span<TokenId> tokens) {
-      const int next = stepper_->generated(id), count = std::min(to(next), static_cast<int>(tokens.size()));
+      const int next = stepper_->sequences()[id].generated(),
+                count = std::min(to(next), static_cast<int>(tokens.size()));
       for (int i = 0; i < count; ++i) {
         const TokenId token = answer().at(static_cast<std::size_t>(next + i));
         tokens[static_cast<std::size_t>(i)] = right(next, next + i) ? token : (token + 1) % 64;

@@ -46,7 +46,7 @@ void Stepper::make_masks() {
 // As if the drafts were its tokens, which are taken back again. Behind one that is not allowed, and so is not drawn,
 // the rows are in vain.
 void Stepper::mask(const Masked& masked) {
-  Sequence& s = sequence(masked.id);
+  LiveSequence& s = sequence(masked.id);
   const SequenceAnswer& answer = s.answer;
   const std::span<const TokenId> drafts = masked.rows > 1 ? this->drafts(masked.id) : std::span<const TokenId>();
   const std::size_t known = s.tokens.size();
@@ -78,7 +78,7 @@ void Stepper::mask(const Masked& masked) {
   s.tokens.resize(known);
 }
 
-Status Stepper::mask_row(const Sequence& s, std::span<std::uint32_t> allowed, SampleRow* row) const {
+Status Stepper::mask_row(const LiveSequence& s, std::span<std::uint32_t> allowed, SampleRow* row) const {
   const SequenceAnswer& answer = s.answer;
   if (answer.constraint != nullptr) {
     SLUICE_RETURN_IF_ERROR(answer.constraint->allowed(allowed));

@@ -11,7 +11,7 @@
 namespace sluice {
 
 void Stepper::preempt(const Preemption& preemption) {
-  Sequence& s = sequence(preemption.sequence);
+  LiveSequence& s = sequence(preemption.sequence);
   const Position position = runner_->position(s.slot);
   s.reached = std::max(s.reached, position);
   // An admission of this plan may rely on a window page that nobody else holds.
@@ -38,7 +38,7 @@ void Stepper::preempt(const Preemption& preemption) {
 }
 
 void Stepper::resume(SequenceId id) {
-  Sequence& s = sequence(id);
+  LiveSequence& s = sequence(id);
   const Result<StateSlot> slot = runner_->open();
   SLUICE_CHECK(slot.ok(), "the scheduler runs no more sequences than there are states");
   s.slot = *slot;
@@ -54,7 +54,7 @@ void Stepper::resume(SequenceId id) {
 }
 
 void Stepper::restore(SequenceId id) {
-  Sequence& s = sequence(id);
+  LiveSequence& s = sequence(id);
   Result<StateSlot> slot = runner_->swap_in(std::exchange(s.swapped, {}), s.swapped_position,
                                             runner_->prefix_cache().enabled() ? s.chain.get() : nullptr);
   if (!slot.ok()) {

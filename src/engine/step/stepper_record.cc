@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/option_words.h"
 #include "engine/step/stepper.h"
 
 namespace sluice {
@@ -34,23 +35,9 @@ PoolLook look_at(const Pool<Page>& pool, std::size_t page_bytes) {
   return look;
 }
 
-const char* name_of(SchedulingPolicy policy) {
-  switch (policy) {
-    case SchedulingPolicy::kFair:
-      return "fair";
-    case SchedulingPolicy::kFcfs:
-      return "fcfs";
-    case SchedulingPolicy::kPriority:
-      return "priority";
-    case SchedulingPolicy::kPrefillFirst:
-      return "prefill-first";
-  }
-  return "";
-}
-
 }  // namespace
 
-void Stepper::record(StepItem::Kind kind, const Sequence& s, int a, int b, int detail, int flags) {
+void Stepper::record(StepItem::Kind kind, const LiveSequence& s, int a, int b, int detail, int flags) {
   if (recorder_ == nullptr) return;
   record_idle();
   recorder_->add({.kind = kind,
@@ -73,7 +60,7 @@ void Stepper::record_idle() {
   if (idle_plans_ > 0) recorder_->add({.kind = StepItem::Kind::kIdle, .a = std::exchange(idle_plans_, 0)});
 }
 
-void Stepper::record_arrival(const Sequence& s, const Sequence* again) {
+void Stepper::record_arrival(const LiveSequence& s, const LiveSequence* again) {
   if (recorder_ == nullptr) return;
   record(StepItem::Kind::kArrival, s, s.counts.prompt_tokens, s.counts.max_tokens, s.answer.choice);
   const RequestId request = s.answer.request != nullptr ? s.answer.request->id : 0;
@@ -82,7 +69,7 @@ void Stepper::record_arrival(const Sequence& s, const Sequence* again) {
   record_blocks(s, 0);
 }
 
-void Stepper::record_blocks(const Sequence& s, int first) {
+void Stepper::record_blocks(const LiveSequence& s, int first) {
   for (int block = first; block < s.chain->blocks(); ++block) {
     recorder_->add(recorder_->block(s.number, (*s.chain)[block].word()));
   }
@@ -112,7 +99,7 @@ void Stepper::record_plan() {
 }
 
 void Stepper::record_span(const Span& span) {
-  const Sequence& s = sequence(span.sequence);
+  const LiveSequence& s = sequence(span.sequence);
   if (!s.slot) return;
   const int again = std::clamp(s.reached - span.first_position, 0, span.rows - span.drafts);
   record(StepItem::Kind::kSpan, s, span.first_position, span.rows | (again << 16), span.drafts,
@@ -161,7 +148,7 @@ void Stepper::fill(EngineStats* stats) const {
   cache.window_pages_used = pools.windows().used();
 }
 
-SequenceLook Stepper::look(const Sequence& s, SequenceId id) const {
+SequenceLook Stepper::look(const LiveSequence& s, SequenceId id) const {
   SequenceLook look;
   look.sequence = s.number;
   look.request = s.answer.request != nullptr ? s.answer.request->id : 0;
@@ -190,7 +177,7 @@ EngineLook Stepper::look() const {
   const SchedulerLimits& limits = scheduler_.limits();
   EngineLook look;
   look.now_ns = StepRecorder::now_ns();
-  look.policy = name_of(limits.policy);
+  look.policy = word_of(limits.policy);
   look.most_rows = limits.max_batched_tokens;
   look.most_sequences = limits.max_seqs;
   look.most_tokens = limits.max_model_len;
@@ -201,8 +188,8 @@ EngineLook Stepper::look() const {
   look.slot_bytes = static_cast<std::int64_t>(pools.layout().open_bytes()) * pools.plan().open_states;
   look.swap_bytes = static_cast<std::int64_t>(runner_->swap_space().bytes_total());
   look.swap_bytes_used = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
-  for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    const Sequence& s = sequences_[i];
+  for (std::size_t i = 0; i < sequences_.entries().size(); ++i) {
+    const LiveSequence& s = sequences_.entries()[i];
     if (s.alive && s.slot) look.sequences.push_back(this->look(s, SequenceId(static_cast<std::int32_t>(i))));
   }
   std::sort(look.sequences.begin(), look.sequences.end(),

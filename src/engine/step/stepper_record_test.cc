@@ -56,7 +56,7 @@ class RecordedSchedule {
     options.audit = false;
     options.scheduler.max_num_batched_tokens = pick(0, 1) ? 64 : 300;
     options.scheduler.max_num_seqs = pick(1, 4);
-    options.scheduler.scheduling_policy = pick(0, 1) ? "fair" : "priority";
+    options.scheduler.scheduling_policy = pick(0, 1) ? SchedulingPolicy::kFair : SchedulingPolicy::kPriority;
     options.testing.force_preempt_every = pick(0, 2) ? 0 : 3;
     if (pick(0, 1)) options.cache.swap_space = 1 << 20;
     if (pick(0, 1)) options.cache.kv_cache_memory = 1 << 19;
@@ -114,7 +114,7 @@ class RecordedSchedule {
     std::move(*step).end();
     stepper().close_record();
     const std::vector<StepRecord> records = recorder_.read(steps_, 10);
-    if (plan.empty() && stepper().blocked() && stepper().paused() > 0) {
+    if (plan.empty() && stepper().counts().blocked && stepper().counts().paused > 0) {
       ++idle_plans_;
       EXPECT_TRUE(records.empty());
       return;
@@ -269,7 +269,7 @@ TEST(StepperRecordTest, FiveHundredRandomSchedules) {
 TEST(StepperRecordTest, ALookSaysWhoRunsAndWhyOthersWait) {
   EngineSetup options = small_options();
   options.scheduler.max_num_seqs = 1;
-  options.scheduler.scheduling_policy = "priority";
+  options.scheduler.scheduling_policy = SchedulingPolicy::kPriority;
   StepRecorder recorder;  // outlives the stepper
   Stage stage(options);
   stage.stepper().record_in(&recorder);

@@ -11,19 +11,19 @@
 
 namespace sluice {
 
-Position Stepper::unscored(const Sequence& s) {
+Position Stepper::unscored(const LiveSequence& s) {
   if (s.logprobs == nullptr) return s.counts.prompt_tokens;
   return std::min(s.logprobs->start + static_cast<Position>(s.logprobs->tokens.size()), s.counts.prompt_tokens);
 }
 
-Position Stepper::most_resume(const Sequence& s) {
+Position Stepper::most_resume(const LiveSequence& s) {
   const Position next = unscored(s);
   const Position scored = next < s.counts.prompt_tokens ? next - 1 : PrefixCache::kNoLimit;
   return exports(s) ? std::min(scored, s.exported) : scored;
 }
 
 std::span<const ScoreWish> Stepper::scores_of(const Span& span) {
-  const Sequence& s = sequence(span.sequence);
+  const LiveSequence& s = sequence(span.sequence);
   const std::size_t begin = score_wishes_.size();
   const Position end = std::min(span.first_position + span.rows, s.counts.prompt_tokens - 1);
   for (Position p = std::max(span.first_position, unscored(s) - 1); p < end; ++p) {
@@ -41,7 +41,7 @@ void Stepper::take_scores() {
   for (std::size_t i = 0; i < step_spans_.size() && !scores.empty(); ++i) {
     const std::size_t count = step_spans_[i].scores.size();
     if (count == 0) continue;
-    Sequence& s = sequence(step_ids_[i]);
+    LiveSequence& s = sequence(step_ids_[i]);
     SLUICE_CHECK(runner_->position(s.slot) + step_spans_[i].scores.front().row + 1 == unscored(s),
                  "a prompt's tokens are judged in their order, each once");
     for (RowScore& score : scores.first(count)) {
@@ -59,7 +59,7 @@ void Stepper::take_scores() {
 }
 
 // Of the first `rows` rows of a span, which stay. Rows that are computed again say nothing new.
-void Stepper::export_rows(Sequence& s, std::size_t span, int rows) {
+void Stepper::export_rows(LiveSequence& s, std::size_t span, int rows) {
   std::size_t row = 0;
   for (std::size_t i = 0; i < span; ++i) row += static_cast<std::size_t>(step_spans_[i].rows());
   const Position first = runner_->position(s.slot);
@@ -92,11 +92,6 @@ void Stepper::export_rows(Sequence& s, std::size_t span, int rows) {
       }
     }
   }
-}
-
-ExportedRows Stepper::take_exported(SequenceId id) {
-  ExportedRows rows = std::exchange(sequence(id).rows, {});
-  return rows;
 }
 
 }  // namespace sluice

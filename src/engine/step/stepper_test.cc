@@ -59,7 +59,7 @@ TEST(StepperTest, WithNothingToDoAStepDoesNothing) {
   EXPECT_EQ(stage.stats().steps, 0U);
   stage.add("a", {1}, 1);
   EXPECT_FALSE(stage.stepper().idle());
-  EXPECT_EQ(stage.stepper().waiting(), 1);
+  EXPECT_EQ(stage.stepper().counts().waiting, 1);
   stage.step();
   EXPECT_TRUE(stage.stepper().idle());
   EXPECT_TRUE(stage.step().empty());
@@ -103,7 +103,7 @@ TEST(StepperTest, ADecodeThatWaitsItsTurnGetsNoToken) {
   Stage stage(options);
   const std::vector<TokenId> prompt = {7};
   const SequenceId first = stage.add("0", prompt, 12);
-  const Result<ComputedStep> step = stage.stepper().step();
+  const Result<ComputedStep> step = stage.stepper().begin().settle();
   ASSERT_TRUE(step.ok());
   ASSERT_EQ(step->sampled().size(), 1U);
   std::vector<std::string> names = {"0"};
@@ -140,7 +140,7 @@ TEST(StepperTest, PreemptionLosesNoToken) {
     while (!stage.stepper().idle()) {
       stage.step();
       if (stage.stepper().idle()) break;
-      const auto& tokens = stage.stepper().tokens(id);
+      const auto& tokens = stage.stepper().sequences()[id].tokens;
       EXPECT_GE(tokens.size(), known);
       EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), tokens.begin()));
       known = tokens.size();
@@ -199,7 +199,7 @@ TEST(StepperTest, AStepThatFailsEndsWhoWasInItOnly) {
   const auto waiting = random_tokens(50, 2);
   const SequenceId bad = stage.add("bad", {1, 2, 64}, 2);  // an id beyond the vocabulary, which submit() would refuse
   stage.add("waiting", waiting, 5);
-  EXPECT_FALSE(stage.stepper().step().ok());
+  EXPECT_FALSE(stage.stepper().begin().settle().ok());
   EXPECT_THAT(stage.stepper().failed(), ::testing::ElementsAre(bad));
   stage.end(bad);
   EXPECT_TRUE(stage.stepper().audit().ok());

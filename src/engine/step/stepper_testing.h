@@ -45,9 +45,9 @@ inline bool tests_asynchronous() {
 inline EngineSetup small_options() {
   EngineSetup options;
   options.machine.device = test_device();
-  options.scheduler.async_scheduling = tests_asynchronous() ? "on" : "off";
+  options.scheduler.async_scheduling = tests_asynchronous() ? AsyncScheduling::kOn : AsyncScheduling::kOff;
   options.machine.threads = 1;
-  options.speculation.speculative = "off";
+  options.speculation.speculative = Speculative::kOff;
   options.scheduler.max_num_seqs = 4;
   options.scheduler.max_num_batched_tokens = 64;
   options.cache.kv_cache_memory = 4 << 20;
@@ -76,7 +76,7 @@ class Stage {
   using Computed = std::map<std::string, std::pair<Position, int>>;
   Computed step() {
     Computed computed;
-    Result<ComputedStep> step = stepper_->step();
+    Result<ComputedStep> step = stepper_->begin().settle();
     EXPECT_TRUE(step.ok()) << step.status().message();
     if (!step.ok()) return computed;
     for (const Span& span : stepper_->plan().spans) {

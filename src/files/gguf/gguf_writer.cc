@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 
 #include "base/storage/pending_file.h"
@@ -16,25 +15,6 @@ constexpr std::size_t kChunkBlocks = 65536;
 
 std::uint64_t padding(std::uint64_t size) {
   return (kGgufAlignment - size % kGgufAlignment) % kGgufAlignment;
-}
-
-Status write_tensor(PendingFile& file, const TensorSource& tensor, std::size_t bytes, std::vector<std::byte>& buffer,
-                    const std::function<void(std::size_t)>& add_progress) {
-  const std::size_t chunk = kChunkBlocks * static_cast<std::size_t>(dtype_block(tensor.dtype).bytes);
-  for (std::size_t offset = 0; offset < bytes; offset += chunk) {
-    const std::size_t size = std::min(chunk, bytes - offset);
-    if (tensor.produce) {
-      buffer.resize(chunk);
-      const std::span<std::byte> piece(buffer.data(), size);
-      SLUICE_RETURN_IF_ERROR(tensor.produce(offset, piece).with_context("tensor " + tensor.name));
-      SLUICE_RETURN_IF_ERROR(file.write(piece));
-    } else {
-      SLUICE_RETURN_IF_ERROR(file.write(tensor.data.subspan(offset, size)));
-    }
-    add_progress(size);
-  }
-  const std::vector<std::byte> zeros(padding(bytes));
-  return file.write(zeros);
 }
 
 }  // namespace
@@ -72,12 +52,7 @@ Status write_gguf(const std::string& path, const GgufEntries& metadata, const st
   std::vector<std::size_t> sizes;
   std::uint64_t end = 0;
   for (const TensorSource& tensor : tensors) {
-    Result<std::size_t> bytes = tensor_bytes(tensor.dtype, tensor.shape);
-    if (!bytes.ok()) return bytes.status().with_context("tensor " + tensor.name);
-    if (!tensor.produce && tensor.data.size() != *bytes) {
-      return invalid_argument(fmt::format("tensor {}: expected {} bytes for {} {}, found {}", tensor.name, *bytes,
-                                          dtype_name(tensor.dtype), shape_text(tensor.shape), tensor.data.size()));
-    }
+    SLUICE_ASSIGN_OR_RETURN(const std::size_t bytes, bytes_of(tensor));
     const std::optional<std::uint32_t> type = gguf_tensor_code(tensor.dtype);
     if (!type || tensor.shape.size() > kGgufMaxDimensions || tensor.name.size() > kGgufMaxNameBytes ||
         !names.insert(tensor.name).second) {
@@ -87,8 +62,8 @@ Status write_gguf(const std::string& path, const GgufEntries& metadata, const st
           tensor.name, kGgufMaxNameBytes, kGgufMaxDimensions, dtype_name(tensor.dtype), shape_text(tensor.shape)));
     }
     table += GgufEncoding::tensor_entry(tensor.name, {tensor.shape.rbegin(), tensor.shape.rend()}, *type, end);
-    sizes.push_back(*bytes);
-    end += *bytes + padding(*bytes);
+    sizes.push_back(bytes);
+    end += bytes + padding(bytes);
   }
   table.resize(table.size() + padding(table.size()), '\0');
 
@@ -97,10 +72,12 @@ Status write_gguf(const std::string& path, const GgufEntries& metadata, const st
   std::vector<std::byte> buffer;
   std::size_t done = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    SLUICE_RETURN_IF_ERROR(write_tensor(file, tensors[i], sizes[i], buffer, [&](std::size_t bytes) {
+    const std::size_t chunk = kChunkBlocks * static_cast<std::size_t>(dtype_block(tensors[i].dtype).bytes);
+    SLUICE_RETURN_IF_ERROR(write_bytes(file, tensors[i], sizes[i], chunk, buffer, [&](std::size_t bytes) {
       done += bytes;
       if (progress) progress(done, end);
     }));
+    SLUICE_RETURN_IF_ERROR(file.write(std::vector<std::byte>(padding(sizes[i]))));
   }
   return file.finish();
 }

@@ -43,10 +43,11 @@ struct ExchangeView {
   bool shares_gpu = false;
   std::uint64_t limit_ns = 0;                   // of a wait
   std::array<std::byte*, kMostRanks> memory{};  // of each rank, as this one reaches it
-  std::uint32_t* counts = nullptr;              // own: [kBulkBlocks] pieces that a block has done, then exchanges
+  std::uint32_t* counts = nullptr;              // own: [kBulkBlocks] pieces that a block has done, then exchanges,
+                                                // then not 0 once a thread has seen a fault
   std::uint64_t* fault = nullptr;               // in pinned host memory, of the whole group: 0, or a Fault's word
 };
-inline constexpr int kExchangeCounts = kBulkBlocks + 1;
+inline constexpr int kExchangeEnded = kBulkBlocks + 1, kExchangeCounts = kExchangeEnded + 1;
 
 // Who gave up waiting for whom, in which of its exchanges.
 struct ExchangeFault {

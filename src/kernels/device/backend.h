@@ -28,8 +28,9 @@ struct BackendProfile {
 };
 
 struct DeviceOptions {
-  int number = 0;      // which of several devices
-  bool graphs = true;  // --cuda-graphs
+  int number = 0;         // which of several devices
+  bool graphs = true;     // --cuda-graphs
+  bool of_group = false;  // one of several ranks: kernels of one may wait for another's
 };
 
 struct Backend {

@@ -155,7 +155,7 @@ TEST_P(OracleTest, Greedy) {
 TEST(ExpandedOracleTest, Logits) {
   for (const Kind& kind : {Kind{"v2-like", 9e-5}, Kind{"v2-lite-like", 5.8e-5}, Kind{"v3-like", 8e-5}}) {
     EngineSetup options;
-    options.numerics.mla_prefill = "expanded";
+    options.numerics.mla_prefill = MlaPrefill::kExpanded;
     options.testing.mla_expand_from = 1;
     expect_logits(kind, "auto", kWhole, kLengths, options);
     for (const int piece : {1, 7, 64, 4096}) {

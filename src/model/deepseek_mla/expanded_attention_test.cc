@@ -24,7 +24,7 @@ std::string checkpoint(const std::string& kind) {
 EngineSetup expanded(const std::string& profile, int from, int prefix_chunk = 0) {
   EngineSetup options;
   options.numerics.profile = profile;
-  options.numerics.mla_prefill = "expanded";
+  options.numerics.mla_prefill = MlaPrefill::kExpanded;
   options.testing.mla_expand_from = from;
   options.numerics.attn_prefill_chunk_size = prefix_chunk;
   return options;
@@ -175,18 +175,19 @@ TEST(ExpandedPrefill, OtherModelsRefuseWithTheReason) {
 }
 
 TEST(ExpandedPrefill, ChunksAreChecked) {
-  const auto message = [](const std::string& prefill, int chunk) {
+  const auto message = [](MlaPrefill prefill, int chunk) {
     EngineSetup options;
     options.numerics.mla_prefill = prefill;
     options.numerics.attn_prefill_chunk_size = chunk;
     return plan_model(load_model_config(checkpoint("v3-like")).value(), options).status().message();
   };
-  EXPECT_EQ(message("expanded", 0), "");
-  EXPECT_EQ(message("expanded", 1), "");
-  EXPECT_THAT(message("expanded", -1), HasSubstr("--attn-prefill-chunk-size: expected 0 to 1048576, found -1"));
-  EXPECT_THAT(message("expanded", (1 << 20) + 1), HasSubstr("found 1048577"));
-  EXPECT_THAT(message("absorbed", 64), HasSubstr("--attn-prefill-chunk-size 64: cuts the prefix that --mla-prefill"));
-  EXPECT_THAT(message("both", 0), HasSubstr("--mla-prefill: expected absorbed or expanded, found 'both'"));
+  EXPECT_EQ(message(MlaPrefill::kExpanded, 0), "");
+  EXPECT_EQ(message(MlaPrefill::kExpanded, 1), "");
+  EXPECT_THAT(message(MlaPrefill::kExpanded, -1),
+              HasSubstr("--attn-prefill-chunk-size: expected 0 to 1048576, found -1"));
+  EXPECT_THAT(message(MlaPrefill::kExpanded, (1 << 20) + 1), HasSubstr("found 1048577"));
+  EXPECT_THAT(message(MlaPrefill::kAbsorbed, 64),
+              HasSubstr("--attn-prefill-chunk-size 64: cuts the prefix that --mla-prefill"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ Result<Checkpoint> dummy_checkpoint(const std::string& path, const ModelPlan& pl
                                     int held_experts);
 
 inline bool is_dummy(const ModelOptions& options) {
-  return options.load_format == "dummy";
+  return options.load_format == LoadFormat::kDummy;
 }
 
 }  // namespace sluice

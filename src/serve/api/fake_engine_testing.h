@@ -128,6 +128,11 @@ class FakeEngine final : public Engine {
     *look = where;
     return true;
   }
+  Result<std::string> reload_weights(const std::string& folder, ReloadMode /*mode*/) override {
+    return invalid_argument("weights: this engine cannot reload them from " + folder);
+  }
+  std::string weights_version() const override { return {}; }
+  bool takes_penalties() const override { return true; }
   int vocab_size() const override { return 4096; }
   int max_model_len() const override { return context_tokens; }
   int most_tokens(int prompt_tokens) const override {

@@ -13,6 +13,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -35,6 +37,15 @@ class RequestFields {
   void read(std::string_view key, std::optional<std::int64_t>& out);
   void read(std::string_view key, std::optional<bool>& out);
   void read(std::string_view key, std::optional<std::string>& out);
+  // A number, an integer, a flag or a text: that of the key, else `absent`.
+  template <class Value>
+  Value value(std::string_view key, Value absent) {
+    using Read = std::conditional_t<std::is_same_v<Value, int>, std::int64_t,
+                                    std::conditional_t<std::is_same_v<Value, float>, double, Value>>;
+    std::optional<Read> given;
+    read(key, given);
+    return given ? static_cast<Value>(*std::move(given)) : std::move(absent);
+  }
   // Any 64-bit integer, negative ones by their bits.
   void read_seed(std::string_view key, std::optional<std::uint64_t>& out);
   // A string or an array of strings.

@@ -8,6 +8,7 @@
 #include "files/json_fields.h"
 #include "text/pretokenizer/pretokenizer.h"
 #include "text/pretokenizer/pretokenizer_class.h"
+#include "text/pretokenizer/sequence_json.h"
 
 namespace sluice {
 namespace {
@@ -46,7 +47,7 @@ class Pretokenizer::Builder {
     std::string type;
     fields.require("type", type);
     SLUICE_RETURN_IF_ERROR(fields.status());
-    if (type == "Sequence") return add_sequence(fields, what);
+    if (type == "Sequence") return add_sequence(fields);
     if (byte_level_seen_) {
       return invalid_argument(fmt::format("{}: expected nothing behind ByteLevel, found {}", what, type));
     }
@@ -78,16 +79,9 @@ class Pretokenizer::Builder {
   Pretokenizer finish() { return std::move(result_); }
 
  private:
-  Status add_sequence(JsonFields& fields, const std::string& what) {
-    const boost::json::value* list = fields.find("pretokenizers");
-    if (list == nullptr || !list->is_array()) {
-      fields.fail("pretokenizers", "an array of pre-tokenizers");
-      return fields.status();
-    }
-    for (std::size_t i = 0; i < list->get_array().size(); ++i) {
-      SLUICE_RETURN_IF_ERROR(add(list->get_array()[i], fmt::format("{}[{}]", what, i)));
-    }
-    return {};
+  Status add_sequence(JsonFields& fields) {
+    const auto add_one = [this](const boost::json::value& one, const std::string& name) { return add(one, name); };
+    return add_each(fields, "pretokenizers", "an array of pre-tokenizers", add_one);
   }
 
   Status add_metaspace(JsonFields& fields, const std::string& what) {

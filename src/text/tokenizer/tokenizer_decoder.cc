@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "text/bpe/bpe_vocabulary.h"
 #include "text/pretokenizer/pretokenizer.h"
+#include "text/pretokenizer/sequence_json.h"
 
 namespace sluice {
 namespace {
@@ -62,15 +63,8 @@ Status TokenDecoder::add(const boost::json::value& value, const std::string& wha
   fields.require("type", type);
   SLUICE_RETURN_IF_ERROR(fields.status());
   if (type != "Sequence") return add_step(type, fields, what);
-  const boost::json::value* list = fields.find("decoders");
-  if (list == nullptr || !list->is_array()) {
-    fields.fail("decoders", "an array of decoders");
-    return fields.status();
-  }
-  for (std::size_t i = 0; i < list->get_array().size(); ++i) {
-    SLUICE_RETURN_IF_ERROR(add(list->get_array()[i], fmt::format("{}[{}]", what, i)));
-  }
-  return {};
+  const auto add_one = [this](const boost::json::value& one, const std::string& name) { return add(one, name); };
+  return add_each(fields, "decoders", "an array of decoders", add_one);
 }
 
 Status TokenDecoder::add_step(const std::string& type, JsonFields& fields, const std::string& what) {

@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "text/pretokenizer/pretokenizer.h"
+#include "text/pretokenizer/sequence_json.h"
 #include "text/tokenizer/tokenizer_added_tokens.h"
 
 namespace sluice {
@@ -33,15 +34,8 @@ Status TokenizerNormalizer::add(const boost::json::value& value, const std::stri
   fields.require("type", type);
   SLUICE_RETURN_IF_ERROR(fields.status());
   if (type != "Sequence") return add_step(type, fields, what);
-  const boost::json::value* list = fields.find("normalizers");
-  if (list == nullptr || !list->is_array()) {
-    fields.fail("normalizers", "an array of normalizers");
-    return fields.status();
-  }
-  for (std::size_t i = 0; i < list->get_array().size(); ++i) {
-    SLUICE_RETURN_IF_ERROR(add(list->get_array()[i], fmt::format("{}[{}]", what, i)));
-  }
-  return {};
+  const auto add_one = [this](const boost::json::value& one, const std::string& name) { return add(one, name); };
+  return add_each(fields, "normalizers", "an array of normalizers", add_one);
 }
 
 Status TokenizerNormalizer::add_step(const std::string& type, JsonFields& fields, const std::string& what) {

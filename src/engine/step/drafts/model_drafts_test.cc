@@ -15,11 +15,12 @@ namespace {
 EngineSetup fixed_drafts(const char* device, int most) {
   EngineSetup options = small_options();
   options.machine.device = device;
-  options.scheduler.async_scheduling = "off";
+  options.scheduler.async_scheduling = AsyncScheduling::kOff;
   options.scheduler.max_num_seqs = 200;  // their slots take more than a page of memory
   options.scheduler.max_num_batched_tokens = 2048;
   options.cache.kv_cache_memory = 16 << 20;
-  options.speculation = {.speculative = "mtp", .num_speculative_tokens = most, .speculative_adaptive = false};
+  options.speculation = {
+      .speculative = Speculative::kMtp, .num_speculative_tokens = most, .speculative_adaptive = false};
   return options;
 }
 
@@ -67,14 +68,14 @@ class ModelDrafted {
 
   void run() {
     while (!stepper_.idle()) {
-      Result<ComputedStep> step = stepper_.step();
+      Result<ComputedStep> step = stepper_.begin().settle();
       ASSERT_TRUE(step.ok());
       const std::vector<SequenceId> sampled(step->sampled().begin(), step->sampled().end());
       for (std::size_t i = 0; i < sampled.size(); ++i) {
         step->draw(sampled[i], step->logits_row(i), {.temperature = 0});
       }
+      look_at_drafts(*step);
       SentStep sent = std::move(*step).send();
-      look_at_drafts(sampled);
       TakenStep taken = std::move(sent).take();
       const std::vector<DrawnToken> tokens(taken.tokens().begin(), taken.tokens().end());
       for (const DrawnToken& drawn : tokens) take(drawn);
@@ -93,12 +94,12 @@ class ModelDrafted {
   }
 
  private:
-  void look_at_drafts(std::span<const SequenceId> sampled) {
+  void look_at_drafts(const ComputedStep& step) {
     std::set<std::size_t> counts;
-    for (const SequenceId id : sampled) {
-      TokenId token = stepper_.tokens(id).back();
-      auto position = static_cast<Position>(stepper_.tokens(id).size()) - 1;
-      const std::span<const TokenId> drafts = stepper_.drafts(id);
+    for (const SequenceId id : step.sampled()) {
+      TokenId token = stepper_.sequences()[id].tokens.back();
+      auto position = static_cast<Position>(stepper_.sequences()[id].tokens.size()) - 1;
+      const std::span<const TokenId> drafts = step.drafts(id);
       for (const TokenId draft : drafts) EXPECT_EQ(draft, token = guess_behind(token, position++));
       if (!drafts.empty()) counts.insert(drafts.size());
     }
@@ -151,8 +152,8 @@ TEST(ModelDraftsTest, DraftsAreDrawnAsTheirTokensAre) {
     NewSequence given{.prompt = {1, 2, 3}, .options = share({.max_tokens = 60})};
     given.answer.sampling = sampling;
     const SequenceId id = stepper.add(given);
-    while (stepper.generated(id) < 50) {
-      Result<ComputedStep> step = stepper.step();
+    while (stepper.sequences()[id].generated() < 50) {
+      Result<ComputedStep> step = stepper.begin().settle();
       ASSERT_TRUE(step.ok());
       step->draw(id, step->logits_row(0), sampling);
       TakenStep taken = std::move(*step).send().take();

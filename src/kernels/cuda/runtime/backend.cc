@@ -1,6 +1,7 @@
 // NVIDIA GPUs as a backend. In programs that were built without CUDA, too: opening says so (absent.cc).
 #include "kernels/device/backend.h"
 
+#include <cstdlib>
 #include <vector>
 
 #include "kernels/cuda/device.h"
@@ -41,6 +42,9 @@ constexpr BackendProfile kProfiles[] = {
 };
 
 Result<std::unique_ptr<Device>> open(const DeviceOptions& options) {
+  // A kernel that is loaded when it is first used waits for the GPU, which may wait for another rank that loads one,
+  // too. The runtime reads this when the first device is opened.
+  if (options.of_group) ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<CudaDevice> gpu, open_cuda_device(options.number));
   gpu->start_as_graphs(options.graphs);
   return std::unique_ptr<Device>(std::move(gpu));

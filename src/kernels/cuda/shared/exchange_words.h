@@ -47,6 +47,9 @@ SLUICE_DEVICE Words<4> load_received(const std::byte* from) {
 SLUICE_DEVICE std::uint32_t load_count(const std::uint32_t* from) {
   return *static_cast<const volatile std::uint32_t*>(from);
 }
+SLUICE_DEVICE void store_count(std::uint32_t* to, std::uint32_t value) {
+  *static_cast<volatile std::uint32_t*>(to) = value;
+}
 // Behind all that the team's threads wrote before they met.
 SLUICE_DEVICE void store_flag(std::byte* to, std::uint32_t value) {
   __threadfence_system();
@@ -103,6 +106,9 @@ inline Words<4> load_received(const std::byte* from) {
 inline std::uint32_t load_count(const std::uint32_t* from) {
   return *from;
 }
+inline void store_count(std::uint32_t* to, std::uint32_t value) {
+  *to = value;
+}
 inline void store_flag(std::byte* to, std::uint32_t value) {
   std::atomic_ref(*reinterpret_cast<std::uint32_t*>(to)).store(value, std::memory_order_release);
 }
@@ -128,21 +134,30 @@ inline void begin_exchange(const ExchangeView&) {}
 #endif
 
 // Until arrived(), for what `sender` writes. False once the group has ended, which this may say itself, at the limit.
+// The fault lies across the bus, where thousands of threads that look at once take longer than an exchange: each looks
+// once in a millisecond, and notes a fault where its own GPU's threads see it sooner, those of the kernels behind it,
+// too.
 template <class Arrived>
 SLUICE_DEVICE bool wait_for_rank(const ExchangeView& ranks, int sender, const Arrived& arrived) {
-  std::uint64_t begin = 0;
-  for (unsigned polls = 0;; ++polls) {
+  constexpr unsigned kPolls = 16;
+  constexpr std::uint64_t kLookNs = 1'000'000;
+  std::uint32_t* const ended = ranks.counts + kExchangeEnded;
+  std::uint64_t begin = 0, looked = 0;
+  for (unsigned polls = 1;; ++polls) {
     if (arrived()) return true;
-    if (polls % kLooks == kFirstLook) {
-      if (load_fault(ranks.fault) != 0) return false;
-      const std::uint64_t now = nanoseconds();
-      if (begin == 0) begin = now;
-      if (now - begin > ranks.limit_ns) {
-        store_fault(ranks.fault, fault_word({ranks.rank, sender, load_count(ranks.counts + kBulkBlocks) + 1}));
-        return false;
-      }
-    }
     rest();
+    if (polls % kPolls != 0) continue;
+    if (load_count(ended) != 0) return false;
+    const std::uint64_t now = nanoseconds();
+    if (begin == 0) begin = looked = now;
+    if (now - looked < kLookNs) continue;
+    looked = now;
+    if (load_fault(ranks.fault) == 0) {
+      if (now - begin <= ranks.limit_ns) continue;
+      store_fault(ranks.fault, fault_word({ranks.rank, sender, load_count(ranks.counts + kBulkBlocks) + 1}));
+    }
+    store_count(ended, 1);
+    return false;
   }
 }
 

@@ -52,15 +52,7 @@ class ChatStreamWriter final : public AnswerWriter {
   }
 
   void end(const Usage& usage, std::string& out) override {
-    if (form_.include_usage) {
-      std::string chunk;
-      append_head(chunk, form_.head, "chat.completion.chunk");
-      chunk += R"(,"choices":[],)";
-      append_usage(chunk, usage);
-      chunk += '}';
-      append_event(out, chunk);
-    }
-    append_event(out, "[DONE]");
+    append_stream_end(out, form_, "chat.completion.chunk", usage);
   }
 
  private:

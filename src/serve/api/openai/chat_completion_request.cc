@@ -21,14 +21,12 @@ std::string_view text_of(const json::value& value) {
 }
 
 void read_logprobs(RequestFields& fields, SamplingParams& out) {
-  std::optional<bool> logprobs;
-  std::optional<std::int64_t> top;
-  fields.read("logprobs", logprobs);
-  fields.read("top_logprobs", top);
-  if (top && *top > 0 && !logprobs.value_or(false)) {
+  const bool is_asked_for = fields.value("logprobs", false);
+  const int top = fields.value("top_logprobs", 0);
+  if (top > 0 && !is_asked_for) {
     fields.refuse("top_logprobs", "top_logprobs: only allowed when logprobs is true", "invalid_value");
   }
-  if (logprobs.value_or(false)) out.top_logprobs = static_cast<int>(top.value_or(0));
+  if (is_asked_for) out.top_logprobs = top;
 }
 
 // A schema is also written into the prompt, as the models are trained on, where the encoding has a place for it.
@@ -75,13 +73,11 @@ void read_thinking(RequestFields& fields, ChatRequest& out) {
   }
   if (const json::object* kwargs = fields.read_object("chat_template_kwargs")) {
     RequestFields inner(fields, "chat_template_kwargs", *kwargs);
-    std::optional<bool> drop_thinking;
     inner.read("enable_thinking", out.thinking);
     inner.read("thinking", out.thinking);
-    inner.read("drop_thinking", drop_thinking);
+    out.drop_thinking = inner.value("drop_thinking", true);
     inner.read("reasoning_effort", effort);
     if (inner.error()) return fields.refuse_with(*inner.error());
-    out.drop_thinking = drop_thinking.value_or(true);
     read_template_variables(*kwargs, out);
   }
   if (effort) {
@@ -125,10 +121,9 @@ void read_prediction(RequestFields& fields, GenerationOptions& out) {
 
 // vLLM's words for a prefix: the last message goes on, and no turn is opened.
 void read_continuation(RequestFields& fields, ChatRequest& out) {
-  std::optional<bool> continues, opens_turn;
-  fields.read("continue_final_message", continues);
+  const bool is_prefix = fields.value("continue_final_message", false);
+  std::optional<bool> opens_turn;
   fields.read("add_generation_prompt", opens_turn);
-  const bool is_prefix = continues.value_or(false);
   if (opens_turn && *opens_turn == is_prefix) {
     return fields.fail("add_generation_prompt", is_prefix ? "false with continue_final_message" : "true");
   }

@@ -54,17 +54,7 @@ class CompletionStreamWriter final : public AnswerWriter {
     if (!text.empty() || last) append_chunk(out, choice, text, last ? delta.finish_reason : "");
   }
 
-  void end(const Usage& usage, std::string& out) override {
-    if (form_.include_usage) {
-      std::string chunk;
-      append_head(chunk, form_.head, "text_completion");
-      chunk += R"(,"choices":[],)";
-      append_usage(chunk, usage);
-      chunk += '}';
-      append_event(out, chunk);
-    }
-    append_event(out, "[DONE]");
-  }
+  void end(const Usage& usage, std::string& out) override { append_stream_end(out, form_, "text_completion", usage); }
 
  private:
   void append_chunk(std::string& out, int choice, std::string_view text, std::string_view finish_reason) {

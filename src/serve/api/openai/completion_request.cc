@@ -74,9 +74,7 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   std::optional<std::int64_t> logprobs;
   fields.read("logprobs", logprobs);
   if (logprobs) out.options.engine.sampling.top_logprobs = static_cast<int>(*logprobs);
-  std::optional<bool> echo;
-  fields.read("echo", echo);
-  out.echo = echo.value_or(false);
+  out.echo = fields.value("echo", false);
   fields.read("suffix", out.suffix);
   if (out.suffix && out.suffix->empty()) out.suffix.reset();
   if (out.suffix && out.echo) {
@@ -97,17 +95,12 @@ ApiResult<CompletionRequest> parse_score_request(std::string_view body, const Re
   CompletionRequest out;
   fields.read("model", out.model);
   read_prompts(fields, out);
-  std::optional<std::int64_t> start, top;
-  std::optional<bool> distributions;
-  fields.read("start", start);
-  fields.read("top", top);
-  fields.read("distributions", distributions);
   GenerationOptions& options = out.options;
   options.engine.sampling.temperature = 0;
   options.max_tokens = 0;
-  options.engine.prompt_logprobs = static_cast<int>(top.value_or(0));
-  options.engine.prompt_logprobs_start = std::max(1, static_cast<int>(start.value_or(1)));
-  options.engine.prompt_distributions = distributions.value_or(false);
+  options.engine.prompt_logprobs_start = std::max(1, fields.value("start", 1));
+  options.engine.prompt_logprobs = fields.value("top", 0);
+  options.engine.prompt_distributions = fields.value("distributions", false);
   options.return_token_ids = true;
   read_exports(fields, options);
   read_scheduling(fields, options);

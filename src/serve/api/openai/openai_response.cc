@@ -74,6 +74,18 @@ void append_usage(std::string& out, const Usage& usage) {
       usage.reasoning_tokens, usage.accepted_prediction_tokens, usage.rejected_prediction_tokens);
 }
 
+void append_stream_end(std::string& out, const AnswerForm& form, std::string_view object, const Usage& usage) {
+  if (form.include_usage) {
+    std::string chunk;
+    append_head(chunk, form.head, object);
+    chunk += R"(,"choices":[],)";
+    append_usage(chunk, usage);
+    chunk += '}';
+    append_event(out, chunk);
+  }
+  append_event(out, "[DONE]");
+}
+
 void append_usage_so_far(std::string& out, const Usage& usage, const AnswerForm& form) {
   if (!form.include_usage) return;
   out += ',';

@@ -89,6 +89,8 @@ void append_event(std::string& out, std::string_view data);
 void append_head(std::string& out, const AnswerHead& head, std::string_view object);
 // "usage":{...}
 void append_usage(std::string& out, const Usage& usage);
+// The last events of a stream: its usage, where that was asked for, and [DONE].
+void append_stream_end(std::string& out, const AnswerForm& form, std::string_view object, const Usage& usage);
 // ,"usage":... of an event that is not the last, or nothing: null if the last one will have it, as in OpenAI's API.
 void append_usage_so_far(std::string& out, const Usage& usage, const AnswerForm& form);
 // A token's bytes as a JSON string; bytes that are not UTF-8 become U+FFFD.

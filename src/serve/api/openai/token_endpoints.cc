@@ -54,11 +54,10 @@ ApiResult<std::string> tokenized(ApiContext& context, const HttpExchangePtr& exc
   const auto& object = std::get<json::object>(body);
   RequestFields fields(object, kInTokenize, context.rules.strict_fields);
   std::optional<std::string> model, prompt;
-  std::optional<bool> adds_special, with_texts;
   fields.read("model", model);
   fields.read("prompt", prompt);
-  fields.read("add_special_tokens", adds_special);
-  fields.read("return_token_strs", with_texts);
+  const bool adds_special = fields.value("add_special_tokens", true);
+  const bool with_texts = fields.value("return_token_strs", false);
   const bool has_messages = fields.find("messages") != nullptr;
   if (has_messages == prompt.has_value()) {
     fields.refuse("prompt", "prompt: expected either a prompt or messages", "invalid_value");
@@ -68,10 +67,9 @@ ApiResult<std::string> tokenized(ApiContext& context, const HttpExchangePtr& exc
   if (auto error = check_model(context, model)) return *std::move(error);
   name_ignored(context, exchange, fields.ignored());
   if (prompt) {
-    auto ids =
-        context.tokenizer.encode(*prompt, {.add_special_tokens = adds_special.value_or(true), .parse_special = true});
+    auto ids = context.tokenizer.encode(*prompt, {.add_special_tokens = adds_special, .parse_special = true});
     if (!ids.ok()) return to_api_error(ids.status());
-    return tokens_json(context, *ids, with_texts.value_or(false));
+    return tokens_json(context, *ids, with_texts);
   }
   json::object chat;
   copy_shared_fields(object, kInTokenize, chat);
@@ -79,7 +77,7 @@ ApiResult<std::string> tokenized(ApiContext& context, const HttpExchangePtr& exc
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto rendered = render_chat(context, std::get<ChatCompletionRequest>(parsed));
   if (auto* error = std::get_if<ApiError>(&rendered)) return std::move(*error);
-  return tokens_json(context, std::get<RenderedChat>(rendered).encoded.ids, with_texts.value_or(false));
+  return tokens_json(context, std::get<RenderedChat>(rendered).encoded.ids, with_texts);
 }
 
 ApiResult<std::string> detokenized(ApiContext& context, const HttpExchangePtr& exchange) {
@@ -87,10 +85,9 @@ ApiResult<std::string> detokenized(ApiContext& context, const HttpExchangePtr& e
   if (auto* error = std::get_if<ApiError>(&body)) return std::move(*error);
   RequestFields fields(std::get<json::object>(body), kInDetokenize, context.rules.strict_fields);
   std::optional<std::string> model;
-  std::optional<bool> skips_special;
   std::vector<std::int32_t> ids;
   fields.read("model", model);
-  fields.read("skip_special_tokens", skips_special);
+  const bool skips_special = fields.value("skip_special_tokens", false);
   if (fields.find("tokens") == nullptr) fields.fail("tokens");
   fields.read_token_ids("tokens", ids);
   for (const std::int32_t id : ids) {
@@ -104,7 +101,7 @@ ApiResult<std::string> detokenized(ApiContext& context, const HttpExchangePtr& e
   if (auto error = check_model(context, model)) return *std::move(error);
   name_ignored(context, exchange, fields.ignored());
   std::string out = R"({"prompt":)";
-  append_token_text(out, context.tokenizer.decode(ids, skips_special.value_or(false)));
+  append_token_text(out, context.tokenizer.decode(ids, skips_special));
   return out + "}";
 }
 

@@ -13,53 +13,19 @@
 namespace sluice::dsml_parser_test {
 namespace {
 
+using parser_testing::append;
+using parser_testing::arguments;
+using parser_testing::call;
+using parser_testing::content;
+using parser_testing::Deltas;
+using parser_testing::Kind;
+using parser_testing::reasoning;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using Kind = ChatDelta::Kind;
-using Deltas = std::vector<ChatDelta>;
 
-ChatDelta reasoning(std::string text) {
-  return {Kind::kReasoning, std::move(text), 0};
-}
-ChatDelta content(std::string text) {
-  return {Kind::kContent, std::move(text), 0};
-}
-ChatDelta call(int index, std::string name) {
-  return {Kind::kToolCall, std::move(name), index};
-}
-ChatDelta arguments(int index, std::string text) {
-  return {Kind::kToolCallArguments, std::move(text), index};
-}
-
-// Adjacent texts become one: how a text is cut is up to the pushes.
-void append(Deltas& all, Deltas more) {
-  for (ChatDelta& delta : more) {
-    EXPECT_FALSE(delta.text.empty());
-    if (!all.empty() && delta.kind != Kind::kToolCall && all.back().kind == delta.kind) {
-      EXPECT_EQ(all.back().index, delta.index);
-      all.back().text += delta.text;
-    } else {
-      all.push_back(std::move(delta));
-    }
-  }
-}
-
-// Parses the pieces of `text` between `cuts`, which ascend.
 Deltas parse_cut(std::string_view text, bool thinking, const std::vector<std::size_t>& cuts) {
-  DsmlOutputParser parser(kDeepSeekV4Block, thinking);
-  Deltas all;
-  std::size_t start = 0;
-  for (const std::size_t cut : cuts) {
-    append(all, parser.push(text.substr(start, cut - start)));
-    start = cut;
-  }
-  append(all, parser.push(text.substr(start)));
-  append(all, parser.finish(AnswerEnd::kComplete));
-  const bool called = std::ranges::any_of(all, [](const ChatDelta& d) { return d.kind == Kind::kToolCall; });
-  EXPECT_EQ(parser.had_tool_calls(), called);
-  EXPECT_THAT(parser.push("late"), IsEmpty());
-  EXPECT_THAT(parser.finish(AnswerEnd::kComplete), IsEmpty());
-  return all;
+  const auto make = [thinking] { return std::make_unique<DsmlOutputParser>(kDeepSeekV4Block, thinking); };
+  return parser_testing::parse_cut(make, text, cuts);
 }
 
 Deltas parse(std::string_view text, bool thinking = false) {

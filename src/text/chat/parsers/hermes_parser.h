@@ -11,13 +11,8 @@
 // closing tag is content. A missing closing tag is implied. Thread safety: belongs to one answer.
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include "grammar/call_markup.h"
-#include "text/chat/chat.h"
-#include "text/chat/parsers/delta_sink.h"
-#include "text/chat/parsers/json_call.h"
+#include "text/chat/parsers/json_calls_parser.h"
 
 namespace sluice {
 
@@ -31,27 +26,13 @@ inline constexpr CallMarkup kHermesCalls = {.begins = "<tool_call>",
                                             .close = "",
                                             .tokens = {"<tool_call>"}};
 
-class HermesOutputParser final : public ChatOutputParser {
+class HermesOutputParser final : public JsonCallsParser {
  public:
-  std::vector<ChatDelta> push(std::string_view text) override;
-  std::vector<ChatDelta> finish(AnswerEnd end) override;
-  bool had_tool_calls() const override { return sink_.has_whole_calls(); }
+  HermesOutputParser();
 
  private:
-  enum class State { kContent, kCall, kAfterCall, kDone };
-
-  bool step();
-  bool step_content();
-  bool step_call();
-  bool step_after_call();
-  void begin_call(std::string opening);
-
-  State state_ = State::kContent;
-  DeltaSink sink_;
-  std::string pending_;                 // not yet understood; kCall: from after the tag until the call has started
-  std::optional<JsonCallReader> call_;  // kCall
-  std::size_t read_ = 0;                // kCall: the bytes of pending_ that the reader has
-  std::string opening_;                 // kCall: the tag, with the newlines before it
+  bool step_after_call() override;
+  void finish_after_call(bool is_cut) override;
 };
 
 }  // namespace sluice

@@ -9,13 +9,11 @@
 // they break off; the rest is content. Thread safety: belongs to one answer.
 #pragma once
 
-#include <optional>
-#include <string>
+#include <cstddef>
+#include <string_view>
 
 #include "grammar/call_markup.h"
-#include "text/chat/chat.h"
-#include "text/chat/parsers/delta_sink.h"
-#include "text/chat/parsers/json_call.h"
+#include "text/chat/parsers/json_calls_parser.h"
 
 namespace sluice {
 
@@ -29,30 +27,16 @@ inline constexpr CallMarkup kLlama3Calls = {.begins = "<|python_tag|>",
                                             .close = "",
                                             .tokens = {"<|python_tag|>"}};
 
-class Llama3OutputParser final : public ChatOutputParser {
+class Llama3OutputParser final : public JsonCallsParser {
  public:
-  std::vector<ChatDelta> push(std::string_view text) override;
-  std::vector<ChatDelta> finish(AnswerEnd end) override;
-  bool had_tool_calls() const override { return sink_.has_whole_calls(); }
+  Llama3OutputParser();
 
  private:
-  enum class State { kStart, kContent, kCall, kBetween, kDone };
-
-  bool step();
+  bool step_start() override { return step_past(kMarkupSpace); }
+  bool step_after_call() override { return step_past(" \t\r\n;,"); }
   bool step_past(std::string_view blank);
-  bool step_start();
-  bool step_content();
-  bool step_call();
-  bool step_between();
-  void begin_call(std::string opening);
 
-  State state_ = State::kStart;
-  DeltaSink sink_;
-  std::string pending_;                 // not yet understood; kCall: from its start until the call has started
-  std::optional<JsonCallReader> call_;  // kCall
-  std::size_t blanks_ = 0;              // kStart, kBetween: the bytes of pending_ that are known to be white space
-  std::size_t read_ = 0;                // kCall: the bytes of pending_ that the reader has
-  std::string opening_;                 // kCall: what came before it as markup
+  std::size_t blanks_ = 0;  // the bytes of pending_ that are known to be blank
 };
 
 }  // namespace sluice

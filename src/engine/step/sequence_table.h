@@ -1,0 +1,123 @@
+// SequenceTable: the sequences of a stepper, by their ids. Ids of sequences that have ended are given again.
+// Thread safety: none; it belongs to a stepper.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cache/pages/block_chain.h"
+#include "cache/prefix_cache.h"
+#include "engine/runner/runner.h"
+#include "engine/step/drafts/copied_drafts.h"
+#include "engine/step/ruled_tokens.h"
+#include "sched/scheduler.h"
+#include "sluice/engine.h"
+
+namespace sluice {
+
+// A request with choices that have not ended. Its prompt is in its sequences.
+struct PendingRequest {
+  RequestId id = 0;
+  std::shared_ptr<const RequestOptions> options = {};
+  std::function<void(Output)> on_output = {};
+  std::vector<SequenceId> choices;  // none: not begun (waiting for the prompt, which choice 0 computes), or ended
+  std::vector<bool> ended;
+  int unfinished = 0;
+  std::shared_ptr<PromptLogprobs> prompt_logprobs = {};  // asked for; complete when the first token is drawn
+};
+
+// What a sequence answers: one choice of a request. The stepper only keeps it.
+struct SequenceAnswer {
+  PendingRequest* request = nullptr;
+  int choice = 0;
+  SamplingParams sampling;                           // with the choice's own seed
+  std::shared_ptr<TokenConstraint> constraint = {};  // its own; null: none
+  std::shared_ptr<RuledTokens> ruled = {};           // its own; null: no rules
+
+  // What may come next depends on the tokens before it.
+  bool is_bound() const { return constraint != nullptr || ruled != nullptr; }
+};
+
+struct NewSequence {
+  std::vector<TokenId> prompt;                         // at least one
+  std::shared_ptr<const RequestOptions> options = {};  // null: the defaults
+  SequenceAnswer answer = {};
+  // Filled, from its `start` on, as the prompt is computed; null: not wanted.
+  std::shared_ptr<PromptLogprobs> logprobs = {};
+};
+
+// Counters of one prompt; all sequences that answer it share them, so that each token counts once.
+struct PromptCount {
+  bool admitted = false;
+  Position reached = 0;  // the first position that was neither computed nor found in the cache
+};
+
+// A sequence of a stepper, which alone writes it. Spans, draws and drafts are of the step in flight.
+struct LiveSequence {
+  int prompt_tokens() const { return counts.prompt_tokens; }
+  int generated() const { return static_cast<int>(tokens.size()) - counts.prompt_tokens; }
+
+  bool alive = false;
+  std::uint32_t number = 0;  // in records
+  Position reached = 0;      // tokens that were computed when it was last preempted
+  std::vector<TokenId> tokens;
+  SequenceCounts counts;
+  SequenceAnswer answer;
+  int cached_tokens = 0;  // of its prompt, that it did not compute; 0 before it was admitted
+  bool admitted_before = false, waited = false;
+  std::chrono::steady_clock::time_point admitted_at{};  // told to the client, and no more
+  int span = -1;                                        // of the step that was begun, in step_spans_
+  int draw = -1;  // of its next token, which is on its way, in drawn_; those of drafts follow
+  // What it may be given to draft in the next step: made anew each time, and never part of its tokens.
+  std::array<TokenId, kMostDrafts> proposal{};
+  bool predicted = false;                  // the proposal is from the prediction
+  DraftSource source = DraftSource::kMtp;  // of the drafts of its span
+  TokenId foreseen = -1;                   // the token that is on its way, as somebody would draft it; -1: nobody
+  DraftSource foreseen_by = DraftSource::kMtp;
+  std::unique_ptr<CopiedDrafts> copies;
+  bool complete = false;  // that one is its last: it has left the scheduler and the memory
+  StateSlot slot;         // while running
+  SwapHandle swapped;     // while its state is in the swap space
+  Position swapped_position = 0;
+  std::unique_ptr<BlockChain> chain;
+  std::shared_ptr<PromptCount> count;             // of the prompt's sequences together
+  std::shared_ptr<PromptLogprobs> logprobs;       // of its prompt, so far; null: not wanted
+  std::shared_ptr<const RequestOptions> options;  // of its request; never null while alive
+  ExportedRows rows;                              // that nobody has taken yet
+  Position exported = 0;                          // the first position whose row is still to be exported
+  PrefixHit hit;                                  // of the last lookup
+  int expected_begin = 0, expected_end = 0;       // blocks that the prefix cache expects from it
+};
+
+class SequenceTable {
+ public:
+  // An id that no sequence has, and whose entry is empty.
+  SequenceId reserve() {
+    if (free_ids_.empty()) {
+      free_ids_.emplace_back(static_cast<std::int32_t>(entries_.size()));
+      entries_.emplace_back();
+    }
+    const SequenceId id = free_ids_.back();
+    free_ids_.pop_back();
+    return id;
+  }
+  void release(SequenceId id) {
+    (*this)[id] = {};
+    free_ids_.push_back(id);
+  }
+
+  LiveSequence& operator[](SequenceId id) { return entries_[static_cast<std::size_t>(id.value)]; }
+  const LiveSequence& operator[](SequenceId id) const { return entries_[static_cast<std::size_t>(id.value)]; }
+  const std::vector<LiveSequence>& entries() const { return entries_; }  // by id; some are not alive
+
+ private:
+  std::vector<LiveSequence> entries_;
+  std::vector<SequenceId> free_ids_;
+};
+
+}  // namespace sluice
