@@ -242,6 +242,9 @@ void Gpu::enqueue(const KernelLaunch& launch, StepStage stage) {
   last_kernel_ = launch.function;
   if (batch_) {
     launches_.add(launch, early);
+    // Of a group nothing starts before all is there: making a graph may wait for kernels of this GPU, and these for
+    // another rank, whose thread may want the driver that this one holds.
+    if (group_.status) return;
     if (pieces_ == kFirstPieces.size() || launches_.size() < kFirstPieces[pieces_]) return;
     start_batch();
     behind_kernel_ = false;  // the next piece is the same list whether this one was a graph already
