@@ -11,7 +11,7 @@ sluice=$1 out=$2
 shift 2
 folder=$(mktemp -d) failed=0
 logits() { # FILE MODEL FLAGS...
-  timeout 120 "$sluice" logits "${@:2}" --ids-file "$folder/ids" --greedy 16 --out "$1" --log-level error >"$folder/log" 2>&1 ||
+  timeout 25 "$sluice" logits "${@:2}" --ids-file "$folder/ids" --greedy 16 --out "$1" --log-level error --collective-timeout 5 >"$folder/log" 2>&1 ||
     echo "   $(tail -n 1 "$folder/log")"
 }
 same() { # NAME FILE FILE

@@ -89,6 +89,9 @@ class Device {
   // since, or by the call that found it, must not be used. Never ok again.
   virtual Status status() const { return {}; }
 
+  // From now on the calling thread enqueues ops of this device. A thread has to say so that works with several.
+  virtual void make_current() {}
+
   // Of a group (kernels/device/device_group.h): its devices, whose memory at one address may differ.
   virtual int members() const { return 1; }
   virtual void download_from(int /*member*/, std::span<const ByteMove> moves) { download_all(moves); }

@@ -24,7 +24,10 @@ TakeIdsArgs args_of(const DeviceGroup& group, int rank, const TakeIdsArgs& args)
 template <class Args>
 void enqueue_on_all(const Exec& exec, const Args& args, void (*op)(const Exec&, const Args&)) {
   auto& group = static_cast<DeviceGroup&>(*exec.device);
-  for (int rank = 0; rank < group.ranks(); ++rank) op(group.rank_exec(exec, rank), args_of(group, rank, args));
+  for (int rank = 0; rank < group.ranks(); ++rank) {
+    group.device(rank).make_current();
+    op(group.rank_exec(exec, rank), args_of(group, rank, args));
+  }
 }
 
 }  // namespace
@@ -78,6 +81,7 @@ void DeviceGroup::each(const std::function<void(int)>& of_rank) {
   }
   changed_.notify_all();
   in_each_ = true;
+  devices_.front()->make_current();
   of_rank(0);
   devices_.front()->mark();
   in_each_ = false;
@@ -92,6 +96,7 @@ void DeviceGroup::work(int rank) {
     if (stop_) return;
     const std::function<void(int)>& of_rank = *function_;
     lock.unlock();
+    device(rank).make_current();
     of_rank(rank);
     device(rank).mark();  // what rank 0 may wait for is not held back
     lock.lock();

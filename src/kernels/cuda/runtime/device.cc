@@ -61,6 +61,7 @@ class Gpu final : public CudaDevice {
   const void* last_kernel() const override { return behind_kernel_ ? last_kernel_ : nullptr; }
   void start_as_graphs(bool graphs) override { graphs_allowed_ = graphs; }
   std::size_t graph_starts() const override { return graph_starts_; }
+  void make_current() override { use(); }
   void begin_batch() override {
     batch_ = graphs_allowed_;
     pieces_ = 0;
@@ -242,8 +243,8 @@ void Gpu::enqueue(const KernelLaunch& launch, StepStage stage) {
   last_kernel_ = launch.function;
   if (batch_) {
     launches_.add(launch, early);
-    // Of a group nothing starts before all is there: making a graph may wait for kernels of this GPU, and these for
-    // another rank, whose thread may want the driver that this one holds.
+    // Of a group nothing starts before all is there: making a graph could wait for kernels of this GPU, and these wait
+    // for another rank, whose thread may want the driver meanwhile.
     if (group_.status) return;
     if (pieces_ == kFirstPieces.size() || launches_.size() < kFirstPieces[pieces_]) return;
     start_batch();
