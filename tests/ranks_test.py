@@ -57,7 +57,7 @@ def check(digest, kind, profile, ranks, rows):
 
 # Each kind once or twice, in turn with the profiles, the ranks and the steps.
 SOME = [(kind, PROFILES[i % 3], RANKS[1 + i % 3], ROWS[i % 2]) for i, kind in enumerate(KINDS)]
-SOME += [("v4-flash-like", "default", 2, 37), ("llama-like", "default", 8, 512), ("tiny", "default", 4, 37)]
+SOME += [("v4-flash-like", "default", 8, 512), ("llama-like", "default", 8, 512), ("tiny", "default", 4, 37)]
 
 
 @pytest.mark.parametrize("case", few(reversed(SOME), 2), ids=str)
