@@ -1,6 +1,6 @@
 # The tests that prove each law of docs/guarantees.md, as ctest labels: `ctest -L row-law` runs those of one law.
 set(SLUICE_LAW_TESTS
-  "row-law: laws laws_few kernels model verify engine engine_later schedules evaluations verify_command"
+  "row-law: laws laws_few kernels model verify engine engine_later schedules ranks ranks_every evaluations verify_command"
   "sampling-law: kernels engine engine_later schedules server_sampling"
   "score-law: engine engine_later server_scores"
   "export-law: laws engine"

@@ -23,7 +23,8 @@ if(SLUICE_SANITIZE)
   set(SLUICE_LONG_TESTS cli synth printed_reports engine_later)
 else()
   set(SLUICE_LONG_TESTS laws tokenizer_families tokenizer_agreement gguf_tokenizers evaluations known_models schedules
-    verify_command engine_later soak_later mtp_acceptance synth clients)
+    verify_command engine_later soak_later mtp_acceptance synth clients
+    ranks_every)
 endif()
 
 # sluice_label_long(): labels the tests above that the current folder has added.

@@ -133,6 +133,7 @@ Status compute(Runner& runner, StateSlot sequence, const Task& task, int chunk, 
     const StepSpan span{.sequence = sequence, .ids = {task.ids.data() + begin, count}, .logit_rows = rows};
     SLUICE_RETURN_IF_ERROR(runner.run_step({&span, 1}));
     const std::span<const float> logits = runner.logits().first(wanted * runner.vocab_size());
+    SLUICE_RETURN_IF_ERROR(runner.device_status());
     out.insert(out.end(), logits.begin(), logits.end());
     begin = end;
     bar.update(end, task.ids.size());
@@ -157,6 +158,7 @@ Result<std::vector<std::int64_t>> continue_greedily(Runner& runner, StateSlot se
     const StepSpan span{.sequence = sequence, .ids = {&sampled.token, 1}, .logit_rows = {&row, 1}};
     SLUICE_RETURN_IF_ERROR(runner.run_step({&span, 1}));
     logits = runner.logits();
+    SLUICE_RETURN_IF_ERROR(runner.device_status());
   }
 }
 

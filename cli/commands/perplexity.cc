@@ -78,6 +78,7 @@ Status run_window(std::span<const TokenId> ids, int chunk, Score* score) {
     }
     if (rows.empty()) continue;
     SLUICE_RETURN_IF_ERROR(score_targets(ids.subspan(static_cast<std::size_t>(first) + 1, rows.size()), score));
+    for (const Side& side : score->sides) SLUICE_RETURN_IF_ERROR(side.runner->device_status());
   }
   return {};
 }

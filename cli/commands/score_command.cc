@@ -180,6 +180,7 @@ Status score(Runner& runner, const Item& item, const ScoreOptions& options, int 
     if (!status.ok()) break;
     take_scores(runner, to);
     take_exports(runner, begin, std::min(rows, tokens - 1 - begin), to);
+    status = runner.device_status();
   }
   runner.close(sequence);
   return status;

@@ -1,4 +1,4 @@
-// The laws over a device whose memory the host cannot touch and whose work is done later.
+// The laws over a device whose memory the host cannot touch and whose work is done later, or over several such ranks.
 #include <gtest/gtest.h>
 
 #include "base/sanitizer_testing.h"
@@ -23,6 +23,8 @@ VerifyOptions options_of(const char* model, const char* device) {
   options.longest_border = kSanitized ? 130 : 300;
   if (kSanitized) options.min_rows = 800;
   options.seed = test_seed();
+  const bool has_ranks = options.engine.machine.device != "cpu";
+  if (has_ranks) options.engine.machine.tensor_parallel_size = 1 << options.seed % (kSanitized ? 2 : 3);  // 1, 2 or 4
   return options;
 }
 
@@ -39,6 +41,8 @@ TEST_P(LawsEmulatedTest, TheyHold) {
 TEST_P(LawsEmulatedTest, SequencesMoveToTheCpuAndBack) {
   VerifyOptions options = options_of(GetParam(), "emulated");
   options.half = VerifyHalf::kMoves;
+  const bool has_key_heads = std::string(GetParam()) == "qwen2-swa-like";
+  if (has_key_heads) options.engine.machine.tensor_parallel_size = 1;
   auto report = verify(options);
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_GT(report->laws.comparisons, 2 * options.min_rows);
@@ -56,6 +60,14 @@ TEST(VerifyMoves, WantsADevice) {
   options.half = VerifyHalf::kMoves;
   EXPECT_EQ(verify(options).status().message(),
             "--half moves: moves sequences between a device and the CPU: expected another --device");
+}
+
+TEST(VerifyMoves, WantsCachesThatAreAlike) {
+  VerifyOptions options = options_of("qwen2-swa-like", "emulated");
+  options.half = "moves", options.engine.machine.tensor_parallel_size = 2;
+  EXPECT_EQ(verify(options).status().message(),
+            "--half moves: each of several ranks caches keys of its own heads, which a CPU cannot take over: expected "
+            "--tensor-parallel-size 1");
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, LawsEmulatedTest, ::testing::Values("v4-flash-like", "v32-like", "qwen2-swa-like"));

@@ -200,6 +200,11 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
   if (moves && !runner->computes_later()) {
     return invalid_argument("--half moves: moves sequences between a device and the CPU: expected another --device");
   }
+  if (moves && runner->model().cache_layout().differs_by_rank) {
+    return invalid_argument(
+        "--half moves: each of several ranks caches keys of its own heads, which a CPU cannot take over: expected "
+        "--tensor-parallel-size 1");
+  }
 
   report.profile = runner->model().profile().text();
   report.isa = runner->isa_name();
@@ -230,7 +235,7 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
   };
   if (moves) {
     EngineSetup on_cpu = engine;
-    on_cpu.machine.device = "cpu";
+    on_cpu.machine.device = "cpu", on_cpu.machine.tensor_parallel_size = 1;
     on_cpu.testing.inject_fault.clear();
     SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> cpu, Runner::load(on_cpu));
     const auto check = [&](Runner& device, const auto& of_laws, const LawOptions& how) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <string>
@@ -34,6 +35,11 @@ Result<Chosen> open(const Backend& backend, const MachineOptions& options, std::
   if (!numbers.empty() && numbers.size() != ranks) {
     return invalid_argument(fmt::format("--device {}: expected as many numbers as --tensor-parallel-size, {}, found {}",
                                         options.device, ranks, numbers.size()));
+  }
+  for (const int number : numbers) {
+    if (std::ranges::count(numbers, number) == 1) continue;
+    return invalid_argument(
+        fmt::format("--device {}: expected a device of its own for each rank, found {} twice", options.device, number));
   }
   Chosen chosen{&backend, {}};
   for (std::size_t rank = 0; rank < ranks; ++rank) {

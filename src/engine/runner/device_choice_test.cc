@@ -2,14 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <tuple>
+
 #include "kernels/device/emulated_device.h"
 
 namespace sluice::device_choice_test {
 namespace {
 
-Result<DeviceChoice> choose(const char* device, const char* profile) {
+Result<DeviceChoice> choose(const char* device, const char* profile, int ranks = 1) {
   MachineOptions options;
   options.device = device;
+  options.tensor_parallel_size = ranks;
   NumericsOptions numerics;
   numerics.profile = profile;
   return choose_device(options, numerics);
@@ -34,12 +38,44 @@ TEST(DeviceChoice, ProfilesOfTheCpuAreThoseOfItsOpsToo) {
 }
 
 TEST(DeviceChoice, UnknownNamesAreErrors) {
-  for (const char* name : {"cuda:", "cuda:-1", "cuda:1x", "cpu:0", "emulated:0", ""}) {
+  for (const char* name : {"cuda:", "cuda:-1", "cuda:1x", "cuda:0,", "cuda:,1", "cuda:0,,1", "cuda:0;1", "cuda:0, 1",
+                           "cuda:99999999999", "cpu:0", "emulated:0", "tpu", ""}) {
     EXPECT_EQ(choose(name, "default").status().message(),
-              std::string("--device: expected auto, cpu, cuda, cuda:N or emulated, found '") + name + "'");
+              std::string("--device: expected auto, cpu, cuda, cuda:N, cuda:N,M or emulated, found '") + name + "'");
   }
-  EXPECT_EQ(choose("tpu", "default").status().message(),
-            "--device: expected auto, cpu, cuda, cuda:N or emulated, found 'tpu'");
+}
+
+TEST(DeviceChoice, RanksAreDevicesOfOneKindInAGroup) {
+  const auto alone = choose("emulated", "default", 1);
+  EXPECT_EQ(alone.value().group, nullptr);
+  const auto several = choose("emulated", "default", 4);
+  ASSERT_TRUE(several.ok()) << several.status().message();
+  ASSERT_NE(several->group, nullptr);
+  EXPECT_EQ(several->group->ranks(), 4);
+  EXPECT_EQ(&several->device(), several->group);
+  EXPECT_EQ(several->ops, &DeviceGroup::ops());
+  const Exec of_rank = several->group->rank_exec({.ops = several->ops, .device = several->group}, 3);
+  EXPECT_EQ(of_rank.ops, &emulated_op_table());
+  EXPECT_EQ(of_rank.group.exchange->ranks(), 4);
+}
+
+TEST(DeviceChoice, TheCpuIsNoGroup) {
+  EXPECT_EQ(choose("cpu", "default", 2).status().message(),
+            "--tensor-parallel-size: expected 1 with --device cpu, found 2; several need --device cuda");
+  EXPECT_EQ(choose("cpu", "default", 2).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(DeviceChoice, NumbersAreAsManyAsRanks) {
+  for (const auto& [device, ranks, found] : {std::tuple("cuda:0,1", 1, 2), {"cuda:1", 2, 1}, {"cuda:0,1,2", 2, 3}}) {
+    EXPECT_EQ(choose(device, "default", ranks).status().message(),
+              std::string("--device ") + device + ": expected as many numbers as --tensor-parallel-size, " +
+                  std::to_string(ranks) + ", found " + std::to_string(found));
+  }
+}
+
+TEST(DeviceChoice, ADeviceIsOneRank) {
+  EXPECT_EQ(choose("cuda:1,1", "default", 2).status().message(),
+            "--device cuda:1,1: expected a device of its own for each rank, found 1 twice");
 }
 
 }  // namespace

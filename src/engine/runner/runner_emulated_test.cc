@@ -3,6 +3,7 @@
 
 #include <numeric>
 #include <random>
+#include <tuple>
 
 #include "base/test_paths_testing.h"
 #include "base/test_seed_testing.h"
@@ -11,8 +12,9 @@
 namespace sluice::runner_emulated_test {
 namespace {
 
-EngineSetup options_of(const std::string& model, const char* device) {
+EngineSetup options_of(const std::string& model, const char* device, int ranks = 1) {
   EngineSetup options;
+  options.machine.tensor_parallel_size = ranks;
   options.model.folder = test_data_dir() + "/oracles/" + model;
   options.machine.device = device;
   options.machine.threads = 2;
@@ -74,6 +76,23 @@ TEST_P(RunnerEmulatedTest, LogitsAreTheCpusBitByBit) {
   std::vector<TokenId> ids(420);
   for (TokenId& id : ids) id = static_cast<TokenId>(random() % emulated->vocab_size());
   EXPECT_EQ(compute(*emulated, ids, seed), compute(*cpu, ids, seed));
+}
+
+// Of a group each rank computes, caches and swaps its own key heads, of some models a copy of another rank's.
+TEST(RanksEmulatedTest, LogitsAreTheCpusBitByBit) {
+  const std::uint32_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
+  std::mt19937 random(seed);
+  for (const auto& [model, ranks, differs] :
+       {std::tuple("llama-like", 2, true), {"qwen2-swa-like", 4, true}, {"v4-pro-like", 2, false}}) {
+    SCOPED_TRACE(testing::Message() << model << " on " << ranks << " ranks");
+    const auto group = Runner::load(options_of(model, "emulated", ranks)).value();
+    const auto cpu = Runner::load(options_of(model, "cpu")).value();
+    EXPECT_EQ(group->model().cache_layout().differs_by_rank, differs);
+    std::vector<TokenId> ids(300);
+    for (TokenId& id : ids) id = static_cast<TokenId>(random() % group->vocab_size());
+    EXPECT_EQ(compute(*group, ids, seed), compute(*cpu, ids, seed));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, RunnerEmulatedTest, ::testing::Values("v4-flash-like", "v32-like", "qwen2-swa-like"));

@@ -19,11 +19,19 @@ void copy_share(int rows, int width, const float* from, std::ptrdiff_t ld_from, 
   for (int t = 0; t < rows; ++t) std::copy_n(from + t * ld_from, width, to + t * ld);
 }
 
+// Whether somebody reads the values of `to`, if only those who make a form of them.
+bool brings_values(const AllGatherArgs& args) {
+  return !args.forms_only || std::ranges::any_of(kPreparedForms, [&](InputForm form) {
+    return args.to.form(form) != nullptr && !joins(args, form);
+  });
+}
+
 void copy_shares(const AllGatherArgs& args, std::span<const void* const> shown) {
+  const bool values = brings_values(args);
   for (std::size_t r = 0; r < shown.size(); ++r) {
     const Rows& from = static_cast<const AllGatherArgs*>(shown[r])->from;
     const auto rank = static_cast<std::ptrdiff_t>(r);
-    if (!args.forms_only) {
+    if (values) {
       copy_share(args.rows, from.columns, from.values, from.ld, args.to.values + rank * from.columns, args.to.ld);
     }
     for (const InputForm form : kPreparedForms) {

@@ -181,13 +181,16 @@ void DeviceGroup::end_batch() {
   for (const auto& device : devices_) device->end_batch();
 }
 
+// A rank whose device failed is one that the others wait for in vain: then both are said.
 Status DeviceGroup::status() const {
-  SLUICE_RETURN_IF_ERROR(exchange_->status());
+  const Status met = exchange_->status();
   for (std::size_t rank = 0; rank < devices_.size(); ++rank) {
     const Status status = devices_[rank]->status();
-    if (!status.ok()) return internal_error(fmt::format("rank {} of {}: {}", rank, devices_.size(), status.message()));
+    if (status.ok()) continue;
+    return internal_error(fmt::format("rank {} of {}: {}{}{}", rank, devices_.size(), status.message(),
+                                      met.ok() ? "" : "; ", met.message()));
   }
-  return {};
+  return met;
 }
 
 const OpTable& DeviceGroup::ops() {

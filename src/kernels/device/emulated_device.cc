@@ -16,6 +16,7 @@ namespace sluice {
 namespace {
 
 constexpr std::byte kPoison{0xA5};
+constexpr int kDelayPart = 16, kProtectionPart = 32;  // of a device's time go there
 
 void move_bytes(std::span<const ByteMove> moves) {
   for (const ByteMove& move : moves) {
@@ -76,8 +77,8 @@ Result<DeviceMemory> EmulatedDevice::map(std::size_t bytes, std::string_view wha
   }
   wait();  // the worker protects what is mapped
   const MutexLock lock(mutex_);
-  if (accessible_) protect(false);
   maps_[static_cast<std::byte*>(data)] = mapped;
+  if (accessible_) protect(true);  // it, too
   return DeviceMemory(this, static_cast<std::byte*>(data), bytes);
 }
 
@@ -93,12 +94,20 @@ void EmulatedDevice::unmap(std::byte* data, std::size_t) {
   maps_.erase(data);
 }
 
+// Whether what took so much time has taken less than one `part`th of all.
+bool EmulatedDevice::affords(int part, Clock::duration spent) const {
+  constexpr auto kAtFirst = std::chrono::milliseconds(50);
+  return part * spent <= kAtFirst + (Clock::now() - start_);
+}
+
 void EmulatedDevice::protect(bool accessible) {
+  const Clock::time_point begin = Clock::now();
   accessible_ = accessible;
   for (const auto& [data, bytes] : maps_) {
     const int access = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
     SLUICE_CHECK(::mprotect(data, bytes, access) == 0, "the system protects memory that was mapped");
   }
+  protecting_ += Clock::now() - begin;
 }
 
 void EmulatedDevice::enqueue(Work work) {
@@ -189,30 +198,32 @@ Device::Mark EmulatedDevice::mark() {
 
 void EmulatedDevice::wait_for(Mark mark) {
   MutexLock lock(mutex_);
-  changed_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return done_ >= mark; });
+  wanted_ = mark;
+  reached_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return done_ >= mark; });
 }
 
 void EmulatedDevice::run() {
   MutexLock lock(mutex_);
   while (true) {
-    if (queue_.empty() && accessible_) protect(false);
+    if (queue_.empty() && accessible_ && affords(kProtectionPart, protecting_)) protect(false);
     changed_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return stop_ || !queue_.empty(); });
     if (queue_.empty()) return;
     const Work work = std::move(queue_.front());
     queue_.pop_front();
     // Now and then it is late, with its memory protected; sometimes by much.
-    if (const auto draw = random_() % 64; draw < 2) {
-      if (accessible_) protect(false);
+    if (const auto draw = random_() % 64; draw < 2 && affords(kDelayPart, delayed_)) {
+      if (accessible_ && affords(kProtectionPart, protecting_)) protect(false);
       lock.unlock();
+      const Clock::time_point begin = Clock::now();
       std::this_thread::sleep_for(std::chrono::microseconds(draw == 0 ? 500 : random_() % 100));
+      delayed_ += Clock::now() - begin;
       lock.lock();
     }
     if (!accessible_) protect(true);
     lock.unlock();
     if (!broken_) work();
     lock.lock();
-    ++done_;
-    changed_.notify_all();
+    if (++done_ >= wanted_) reached_.notify_all();
   }
 }
 

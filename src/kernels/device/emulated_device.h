@@ -4,6 +4,7 @@
 //   - Its memory is protected from the host: a read or write through one of its addresses outside of an op or a move
 //     ends the program. (Protection applies to all threads, so a host that reads just while an op runs goes unnoticed;
 //     the delays make that rare.)
+//   - Delays take a sixteenth of its time at most, and protection half of that: in long runs some of the ops have them.
 //   - The host bytes of an upload go through a staging buffer of the device. When the upload is done that buffer is
 //     overwritten, so whoever kept its address reads 0xA5.
 //   - Ops can be recorded instead of done, and replayed: whatever changes from step to step must then be in device
@@ -14,6 +15,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -70,12 +72,16 @@ class EmulatedDevice final : public Device {
   void release_held() SLUICE_REQUIRES(mutex_);
   void run();
   void protect(bool accessible) SLUICE_REQUIRES(mutex_);
+  using Clock = std::chrono::steady_clock;
+  bool affords(int part, Clock::duration spent) const;
 
   mutable Mutex mutex_;
-  Condition changed_;
+  Condition changed_;  // the queue
+  Condition reached_;  // what is wanted
   std::deque<Work> queue_ SLUICE_GUARDED_BY(mutex_);
   Work held_ SLUICE_GUARDED_BY(mutex_);  // the op enqueued last, until it is known what comes next; or none
   Mark enqueued_ SLUICE_GUARDED_BY(mutex_) = 0, done_ SLUICE_GUARDED_BY(mutex_) = 0;
+  Mark wanted_ SLUICE_GUARDED_BY(mutex_) = 0;  // by the one that waits
   bool stop_ SLUICE_GUARDED_BY(mutex_) = false;
   std::map<std::byte*, std::size_t> maps_ SLUICE_GUARDED_BY(mutex_);
   bool accessible_ SLUICE_GUARDED_BY(mutex_) = false;
@@ -83,7 +89,11 @@ class EmulatedDevice final : public Device {
   Recording recording_ops_;
   bool recorded_op_ = false;  // the last of them is an op
   std::atomic<bool> broken_ = false;
-  std::minstd_rand random_;  // the worker's
+  const Clock::time_point start_ = Clock::now();
+  Clock::duration protecting_ {}
+  SLUICE_GUARDED_BY(mutex_);   // so much time went there
+  Clock::duration delayed_{};  // the worker's
+  std::minstd_rand random_;    // the worker's
   std::thread worker_;
 };
 

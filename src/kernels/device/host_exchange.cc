@@ -25,32 +25,39 @@ void HostExchange::fail(int rank, const std::string& why) {
   changed_.notify_all();
 }
 
+bool HostExchange::all_came(std::uint64_t count) const {
+  return std::ranges::all_of(came_, [count](std::uint64_t times) { return times >= count; });
+}
+
 bool HostExchange::wait_for_all(MutexLock& lock, int rank, std::uint64_t count) {
-  const auto all_came = [&]() SLUICE_REQUIRES(mutex_) {
-    return !failure_.empty() || std::ranges::all_of(came_, [&](std::uint64_t times) { return times >= count; });
-  };
-  if (!changed_.wait_for(lock, limit_, all_came)) {
+  changed_.wait_for(lock, limit_, [&]() SLUICE_REQUIRES(mutex_) { return !failure_.empty() || all_came(count); });
+  if (all_came(count)) return true;
+  if (failure_.empty()) {
     const auto missing = std::ranges::find_if(came_, [&](std::uint64_t times) { return times < count; });
     failure_ =
         fmt::format("rank {} of {} did not come to exchange {} within {} ms (--collective-timeout), rank {} waited",
                     missing - came_.begin(), came_.size(), count / 2, limit_.count(), rank);
     changed_.notify_all();
   }
-  return failure_.empty();
+  return false;
 }
 
 void HostExchange::meet(int rank, std::uint64_t exchange, const void* mine,
                         const std::function<void(std::span<const void* const>)>& take) {
   const auto me = static_cast<std::size_t>(rank);
   MutexLock lock(mutex_);
+  if (!failure_.empty()) return;
   shown_[me] = mine, exchange_[me] = exchange;
   const std::uint64_t count = ++came_[me];
-  changed_.notify_all();
+  if (all_came(count)) changed_.notify_all();
   if (!wait_for_all(lock, rank, count)) return;
+  // All have come, and none goes on before all have taken: from here on all do the same.
   const auto other = std::ranges::find_if(exchange_, [&](std::uint64_t of) { return of != exchange; });
   if (other != exchange_.end()) {
-    failure_ = fmt::format("rank {} of {} came to another exchange than rank {}: a fault of this program",
-                           other - exchange_.begin(), came_.size(), rank);
+    if (failure_.empty()) {
+      failure_ = fmt::format("rank {} of {} came to another exchange than rank {}: a fault of this program",
+                             other - exchange_.begin(), came_.size(), rank);
+    }
     changed_.notify_all();
     return;
   }
@@ -59,8 +66,8 @@ void HostExchange::meet(int rank, std::uint64_t exchange, const void* mine,
   take(shown);
   lock.lock();
   const std::uint64_t taken = ++came_[me];
-  changed_.notify_all();
-  wait_for_all(lock, rank, taken);
+  if (all_came(taken)) changed_.notify_all();
+  changed_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return all_came(taken); });
 }
 
 }  // namespace sluice

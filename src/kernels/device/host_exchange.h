@@ -32,14 +32,16 @@ class HostExchange final : public Exchange {
   void fail(int rank, const std::string& why);
 
  private:
-  // Waits until every rank has come `count` times; false: the group has ended.
+  bool all_came(std::uint64_t count) const SLUICE_REQUIRES(mutex_);
+  // Waits until every rank has come `count` times, within the limit; false: one has not, and the group has ended.
   bool wait_for_all(MutexLock& lock, int rank, std::uint64_t count) SLUICE_REQUIRES(mutex_);
 
   const std::chrono::milliseconds limit_;
   mutable Mutex mutex_;
   Condition changed_;
-  std::vector<const void*> shown_ SLUICE_GUARDED_BY(mutex_);       // by rank
-  std::vector<std::uint64_t> came_ SLUICE_GUARDED_BY(mutex_);      // by rank: how often, twice an exchange
+  std::vector<const void*> shown_ SLUICE_GUARDED_BY(mutex_);  // by rank
+  std::vector<std::uint64_t> came_
+      SLUICE_GUARDED_BY(mutex_);  // by rank: how often, and how often it took: twice an exchange
   std::vector<std::uint64_t> exchange_ SLUICE_GUARDED_BY(mutex_);  // by rank
   std::string failure_ SLUICE_GUARDED_BY(mutex_);                  // empty: none
 };

@@ -97,6 +97,10 @@ class Gpu final : public CudaDevice {
     behind_kernel_ = false;
   }
   void start_batch();  // what of it has been enqueued
+  // Before a kernel of a group starts by itself: keeps the GPU at most kPaces * kPace kernels behind the host. A full
+  // queue would hold this thread within the driver, which the other rank's thread wants, too, and whose kernels may be
+  // those that this GPU waits for. Whether an event stands behind the last kernel now.
+  bool pace();
   // False once anything has failed.
   bool check(cudaError_t error, const char* what);
 
@@ -104,7 +108,10 @@ class Gpu final : public CudaDevice {
   std::string text_;
   std::size_t total_bytes_ = 0;
   int processors_ = 1, major_ = 0, minor_ = 0;
-  std::atomic<bool> behind_kernel_ = false;  // whether the last work in the stream is a kernel of enqueue()
+  std::atomic<bool> behind_kernel_ = false;           // whether the last work in the stream is a kernel of enqueue()
+  static constexpr unsigned kPace = 128, kPaces = 4;  // the driver's queue has some 1,000 places
+  std::array<cudaEvent_t, kPaces> paces_{};           // of the last kernels that were counted
+  unsigned paced_ = 0;
   bool early_ = true, graphs_allowed_ = true, batch_ = false;
   bool last_starts_next_ = false;  // the last kernel of enqueue()
   const void* last_kernel_ = nullptr;
@@ -172,8 +179,10 @@ Gpu::~Gpu() {
   use();
   if (stream_ != nullptr) wait();
   workspace_ = DeviceMemory();
-  for (cudaEvent_t event : events_) {
-    if (event != nullptr) cudaEventDestroy(event);
+  for (const std::span<cudaEvent_t> events : {std::span<cudaEvent_t>(events_), std::span<cudaEvent_t>(paces_)}) {
+    for (cudaEvent_t event : events) {
+      if (event != nullptr) cudaEventDestroy(event);
+    }
   }
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
@@ -238,7 +247,8 @@ std::vector<KernelTime> Gpu::end_kernel_times() {
 
 void Gpu::enqueue(const KernelLaunch& launch, StepStage stage) {
   if (tracer_ != nullptr) traced_.emplace_back(launch.function, stage);
-  const bool early = behind_kernel_.exchange(true) && early_ && launch.waits;
+  const bool paced = !batch_ && pace();
+  const bool early = behind_kernel_.exchange(true) && early_ && launch.waits && !paced;
   last_starts_next_ = launch.starts_next;
   last_kernel_ = launch.function;
   if (batch_) {
@@ -255,12 +265,24 @@ void Gpu::enqueue(const KernelLaunch& launch, StepStage stage) {
   LaunchGraphs::start(stream_, launch, early);
 }
 
+bool Gpu::pace() {
+  if (!group_.status || paced_++ % kPace != 0 || !status_.ok()) return false;
+  use();
+  cudaEvent_t& place = paces_[paced_ / kPace % kPaces];
+  if (place == nullptr) {
+    if (!check(cudaEventCreateWithFlags(&place, cudaEventDisableTiming), "making an event")) return false;
+  } else if (!check(cudaEventSynchronize(place), "an op")) {
+    return false;
+  }
+  return check(cudaEventRecord(place, stream_), "recording an event");
+}
+
 void Gpu::start_batch() {
   if (launches_.empty()) return;
   ++pieces_;
   use();
   bool as_graph = false;
-  launches_.start_all(stream_, &as_graph);
+  launches_.start_all(stream_, &as_graph, [this] { return pace(); });
   if (!as_graph) return;
   behind_kernel_ = false;
   ++graph_starts_;

@@ -117,26 +117,26 @@ std::uint64_t LaunchGraphs::List::hash() const {
   return hash;
 }
 
-cudaError_t LaunchGraphs::start_all(cudaStream_t stream, bool* as_graph) {
+cudaError_t LaunchGraphs::start_all(cudaStream_t stream, bool* as_graph, const std::function<bool()>& before_each) {
   *as_graph = false;
   const auto cleared = [this](cudaError_t error) {
     list_.launches.clear();
     list_.bytes.clear();
     return error;
   };
-  if (list_.launches.size() < kLeastLaunches) return cleared(start_each(stream));
+  if (list_.launches.size() < kLeastLaunches) return cleared(start_each(stream, before_each));
   const std::uint64_t hash = list_.hash();
   auto found = std::ranges::find_if(
       graphs_, [&](const Graph& graph) { return graph.hash == hash && graph.last.same_kernels(list_); });
   if (found == graphs_.end()) {
     constexpr std::size_t kMostSeen = 4096;
     if (seen_.size() >= kMostSeen) seen_.clear();
-    if (seen_.insert(hash).second) return cleared(start_each(stream));
+    if (seen_.insert(hash).second) return cleared(start_each(stream, before_each));
     Graph graph;
     if (make(graph) != cudaSuccess) {  // one that cannot be a graph still runs
       destroy(graph);
       cudaGetLastError();
-      return cleared(start_each(stream));
+      return cleared(start_each(stream, before_each));
     }
     graph.hash = hash;
     graph.last = list_;
@@ -153,9 +153,10 @@ cudaError_t LaunchGraphs::start_all(cudaStream_t stream, bool* as_graph) {
   return cleared(cudaGraphLaunch(graphs_.front().ready, stream));
 }
 
-cudaError_t LaunchGraphs::start_each(cudaStream_t stream) const {
+cudaError_t LaunchGraphs::start_each(cudaStream_t stream, const std::function<bool()>& before_each) const {
   for (std::size_t i = 0; i < list_.launches.size(); ++i) {
-    if (const cudaError_t error = start(stream, list_.at(i), list_.launches[i].early)) return error;
+    const bool early = !(before_each && before_each()) && list_.launches[i].early;
+    if (const cudaError_t error = start(stream, list_.at(i), early)) return error;
   }
   return cudaSuccess;
 }

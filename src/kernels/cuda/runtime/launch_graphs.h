@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <unordered_set>
 #include <vector>
@@ -38,7 +39,8 @@ class LaunchGraphs {
   bool empty() const { return list_.launches.empty(); }
   std::size_t size() const { return list_.launches.size(); }
   // All that was added. *as_graph: whether as one.
-  cudaError_t start_all(cudaStream_t stream, bool* as_graph);
+  // before_each: called before a kernel that starts by itself; whether other work is enqueued now. Empty: none ever is.
+  cudaError_t start_all(cudaStream_t stream, bool* as_graph, const std::function<bool()>& before_each = {});
 
   std::size_t graphs() const { return graphs_.size(); }
   // Lists that come again are made anew.
@@ -67,7 +69,7 @@ class LaunchGraphs {
     List last;  // as it was started last
   };
 
-  cudaError_t start_each(cudaStream_t stream) const;
+  cudaError_t start_each(cudaStream_t stream, const std::function<bool()>& before_each) const;
   cudaError_t make(Graph& graph) const;
   cudaError_t update(Graph& graph);
   static void destroy(Graph& graph);
