@@ -64,7 +64,7 @@ TEST(VerifyMoves, WantsADevice) {
 
 TEST(VerifyMoves, WantsCachesThatAreAlike) {
   VerifyOptions options = options_of("qwen2-swa-like", "emulated");
-  options.half = "moves", options.engine.machine.tensor_parallel_size = 2;
+  options.half = VerifyHalf::kMoves, options.engine.machine.tensor_parallel_size = 2;
   EXPECT_EQ(verify(options).status().message(),
             "--half moves: each of several ranks caches keys of its own heads, which a CPU cannot take over: expected "
             "--tensor-parallel-size 1");
