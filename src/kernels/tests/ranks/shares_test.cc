@@ -223,7 +223,9 @@ struct Inputs {
 
 std::vector<float> run_rank(const Layer& layer, const Inputs& of, InputForm form, bool biased, RankGroup group) {
   ThreadPool one(1);
-  const Exec exec{.pool = &one, .kernels = &scalar_kernels(), .ops = &cuda_emulated_op_table(), .group = group};
+  OpTable ops = cuda_emulated_op_table();
+  ops.all_gather = composed::all_gather;  // through HostExchange
+  const Exec exec{.pool = &one, .kernels = &scalar_kernels(), .ops = &ops, .group = group};
   std::vector<ExpertWeights> all;
   for (std::size_t i = 0; i < layer.weights.size(); i += 3) {
     const bool whole = layer.shared_whole && i == layer.weights.size() - 3 && layer.shared_inter > 0;
