@@ -143,6 +143,12 @@ Result<DeviceChoice> choose_device(const MachineOptions& options, const Numerics
     choice.owned = std::move(chosen.devices.front());
     return choice;
   }
+  if (chosen.backend->numbered) {
+    log_warning(
+        "--tensor-parallel-size {}: steps of 1,000 kernels and more, as those of models with 40 layers, may not "
+        "finish yet; they end with an error after --collective-timeout (docs/several_gpus.md)",
+        chosen.devices.size());
+  }
   std::vector<Device*> ranks;
   for (const auto& device : chosen.devices) ranks.push_back(device.get());
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Exchange> exchange,
