@@ -90,10 +90,9 @@ class EmulatedDevice final : public Device {
   bool recorded_op_ = false;  // the last of them is an op
   std::atomic<bool> broken_ = false;
   const Clock::time_point start_ = Clock::now();
-  Clock::duration protecting_ {}
-  SLUICE_GUARDED_BY(mutex_);   // so much time went there
-  Clock::duration delayed_{};  // the worker's
-  std::minstd_rand random_;    // the worker's
+  Clock::duration protecting_ SLUICE_GUARDED_BY(mutex_) = Clock::duration::zero();  // so much time went there
+  Clock::duration delayed_{};                                                       // the worker's
+  std::minstd_rand random_;                                                         // the worker's
   std::thread worker_;
 };
 

@@ -7,7 +7,8 @@
 namespace sluice {
 
 HostExchange::HostExchange(int ranks, std::chrono::milliseconds limit)
-    : limit_(limit),
+    : ranks_(ranks),
+      limit_(limit),
       shown_(static_cast<std::size_t>(ranks)),
       came_(static_cast<std::size_t>(ranks)),
       exchange_(static_cast<std::size_t>(ranks)) {}

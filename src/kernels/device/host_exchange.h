@@ -20,7 +20,7 @@ class HostExchange final : public Exchange {
  public:
   HostExchange(int ranks, std::chrono::milliseconds limit);
 
-  int ranks() const override { return static_cast<int>(shown_.size()); }
+  int ranks() const override { return ranks_; }
   Status status() const override;
 
   // Shows `mine` to the others, and calls `take` with what each rank shows, in rank order, while nobody goes on.
@@ -36,6 +36,7 @@ class HostExchange final : public Exchange {
   // Waits until every rank has come `count` times, within the limit; false: one has not, and the group has ended.
   bool wait_for_all(MutexLock& lock, int rank, std::uint64_t count) SLUICE_REQUIRES(mutex_);
 
+  const int ranks_;
   const std::chrono::milliseconds limit_;
   mutable Mutex mutex_;
   Condition changed_;
