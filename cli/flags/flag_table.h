@@ -48,7 +48,7 @@ struct ChoiceTarget {
   std::function<void(std::size_t index)> set;
 };
 
-// Of all its words, or of the first `most`.
+// Returns a target that takes every word of the option, or only the first `most` of them.
 template <class Option>
 ChoiceTarget choice(Option* target, std::size_t most = SIZE_MAX) {
   const std::span<const std::string_view> words = option_words(*target);

@@ -324,6 +324,8 @@ void Gpu::fill(std::byte* to, std::byte value, std::size_t bytes) {
 Device::Mark Gpu::mark() {
   use_for_other_work();
   ++marks_;
+  // The errors of kernels that were started are this thread's alone: another that waits does not see them.
+  if (status_.ok()) check(cudaGetLastError(), "starting a kernel");
   if (status_.ok()) check(cudaEventRecord(events_[marks_ % events_.size()], stream_), "recording an event");
   return staging_.next_turn();
 }
