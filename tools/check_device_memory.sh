@@ -22,6 +22,7 @@ allowed=(
   'src/cache/pages/cache_memory.cc .*'                                  # its purpose
   'src/bench/synthetic_state.cc RowRef|row|encode_rows'         # codes rows in a buffer of the host's
   'src/model/cache_layout.cc base'                                # where a plane's view begins: handed on
+  'src/model/ranked_model.cc base|open_base'                      # where a rank's copy of a plane begins: handed on
   'src/model/batch.h row'                                         # an address for ops
   'src/model/deepseek_v4/weights.cc base'                         # a weight's name
   'src/model/deepseek_v4/attention.cc encode_rows'                # the op
