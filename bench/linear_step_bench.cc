@@ -294,7 +294,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds)->capture_default_str();
   app.add_option("--rows", options.rows)->delimiter(',')->capture_default_str();
   app.add_flag("--tiles", options.tiles,
-               "The profile tiles beside the default; \"x first\" is its time beside the default's");
+               "The profile amx beside the default; \"x first\" is its time beside the default's");
   app.add_flag("--f32", options.f32, "f32 inputs everywhere");
   bool processor_time = false;
   app.add_flag("--processor-time", processor_time, "Time the processor instead of the clock; forces one thread");

@@ -114,7 +114,7 @@ class Bench {
   }
 
   void step() {
-    Result<ComputedStep> step = stepper_->begin().settle();
+    Result<ComputedStep> step = stepper_->begin().commit();
     check(step.status());
     sampled_.assign(step->sampled().begin(), step->sampled().end());
     for (const SequenceId id : sampled_) {

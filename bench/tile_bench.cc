@@ -1,4 +1,4 @@
-// tile_bench: the profile `tiles` beside the default on one machine, without compiler, network or model: whether all of
+// tile_bench: the profile `amx` beside the default on one machine, without compiler, network or model: whether all of
 // its kernels give equal bits there, and what products, and the linears of a step, reach of the machine's bare tile
 // products and of its memory. Prints tables, and writes all of it as JSON (--json).
 //
@@ -296,7 +296,7 @@ int run(const Options& options) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  CLI::App app{"The profile tiles beside the default: bits and speed"};
+  CLI::App app{"The profile amx beside the default: bits and speed"};
   sluice::Options options;
   app.add_option("--threads", options.threads, "0: all");
   app.add_option("--rounds", options.rounds)->capture_default_str();

@@ -55,7 +55,7 @@ bool is_of_the_folder(const ChatEncodingOptions& options) {
 }
 
 // Defaults of requests that cannot be kept are left out, and said once.
-void settle_generation(LoadedModel& model) {
+void apply_generation_config(LoadedModel& model) {
   GenerationConfig& generation = model.generation;
   if (!generation.unsupported.empty()) {
     log_warning("generation_config.json: not supported, and left out of answers: {}",
@@ -88,7 +88,7 @@ Result<LoadedModel> load_model_for_text(const EngineSetup& options, const ChatEn
   std::vector<std::int32_t> ends;
   if (const auto id = model.tokenizer->eos_id()) ends.push_back(*id);
   SLUICE_ASSIGN_OR_RETURN(model.engine, start_engine(options, model.generation, ends));
-  settle_generation(model);
+  apply_generation_config(model);
   return model;
 }
 

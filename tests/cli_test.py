@@ -76,7 +76,7 @@ def test_wrong_usage():
     fails("run", "--prompt", says="--prompt: expected a value, found none; see sluice run --help")
     fails("bench", "serve", says="url is required; see sluice bench serve --help")
     fails("run", "-p", "x", "--profile", "fancy",
-          says="--profile: expected one of default, tiles, plain, ref, sm90, found 'fancy'; see sluice run --help")
+          says="--profile: expected one of default, amx, plain, ref, sm90, found 'fancy'; see sluice run --help")
     fails("run", "-p", "x", "--temperature", "warm", says="--temperature: expected a number, found 'warm'")
     fails("simulate", "--out", "x", "--acceptance", "1.5", says="--acceptance: expected 0 to 1, found 1.5")
     fails("run", "-p", "x", "--profile", "sm90", says="H100 and H200, found --device cpu")

@@ -170,7 +170,7 @@ def expected(ledger, grown, vllm):
         "prefix_cache_hits_total": {"prefix_cache_hits_total": e.cached},
         "prefix_cache_lost_tokens_total": {"prefix_cache_lost_tokens_total": lambda v: v <= computed},
         "prefix_cache_shared_waits_total": {"prefix_cache_shared_waits_total": whatever},
-        "prefix_cache_published_pages_total": by("prefix_cache_published_pages_total", "pool"),
+        "prefix_cache_inserted_pages_total": by("prefix_cache_inserted_pages_total", "pool"),
         "prefix_cache_evicted_pages_total": by("prefix_cache_evicted_pages_total", "pool"),
         "num_preemptions_total": by("num_preemptions_total", "kind"),
         "swaps_restored_total": {"swaps_restored_total": lambda v: v <= grown['num_preemptions_total{kind="swap"}']},

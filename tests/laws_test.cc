@@ -52,7 +52,7 @@ constexpr Case kCases[] = {
     {"tiny_f32", "tiny", "default", "auto", "f32", "f32", 0, 8},
     {"tiny_plain", "tiny", "plain", "auto", "auto", "auto", 0, 8},
     {"tiny_ref", "tiny", "ref", "auto", "auto", "auto", 0, 8},
-    {"tiny_tiles", "tiny", "tiles", "auto", "auto", "auto", 8, 8},
+    {"tiny_tiles", "tiny", "amx", "auto", "auto", "auto", 8, 8},
     {"tiny_int8", "tiny", "default", "int8", "auto", "auto", 0, 8},
     {"flash_default", "v4-flash-like", "default", "auto", "auto", "auto", 8, 88},
     {"flash_fp8", "v4-flash-like", "default", "auto", "fp8", "fp4", 8, 88},
@@ -252,14 +252,14 @@ std::vector<FaultCase> fault_cases() {
   std::vector<FaultCase> cases;
   for (const std::string model : {"flash_default", "v2_lite_default", "pro_plain"}) {
     for (const std::string fault :
-         {"skipped-write", "early-publication", "stale-hash", "chunk-reduction", "leaked-reference", "ignored-salt"}) {
+         {"skipped-write", "early-insertion", "stale-hash", "chunk-reduction", "leaked-reference", "ignored-salt"}) {
       if (fault == "chunk-reduction" && model == "v2_lite_default") continue;
       if (fault != "ignored-salt") cases.push_back({fault, model, "rows"});
       cases.push_back({fault, model, "scheduling"});
     }
-    // Names of blocks exist for known tokens only, so that a scheduler cannot publish a draft's; and one half has no
+    // Names of blocks exist for known tokens only, so that a scheduler cannot insert a draft's; and one half has no
     // answers that end.
-    cases.push_back({"published-drafts", model, "rows"});
+    cases.push_back({"inserted-drafts", model, "rows"});
     cases.push_back({"token-after-end", model, "scheduling"});
     for (const std::string half : {"rows", "scheduling"}) {
       if (model != "v2_lite_default") cases.push_back({"state-of-drafts", model, half});  // it has no open state

@@ -295,8 +295,8 @@ def test_the_engine_at_work(server, width, height, scheme):
         thread.start()
     try:
         with Browser(server.url + "/#engine", width, height, scheme) as b:
-            b.until(lambda: b.js("return sluice.engine.state.steps.length > 50 && sluice.engine.state.look !== null"))
-            b.until(lambda: b.js("return sluice.engine.state.look.sequences.some((s) => s.reason === 'places')"))
+            b.until(lambda: b.js("return sluice.engine.state.steps.length > 50 && sluice.engine.state.snapshot !== null"))
+            b.until(lambda: b.js("return sluice.engine.state.snapshot.sequences.some((s) => s.reason === 'places')"))
             b.until(lambda: b.js("return [...sluice.engine.state.sequences.values()].some((s) => s.cached > 0)"))
             b.until(lambda: b.all(".queue tbody tr"))
             time.sleep(2)
@@ -360,14 +360,14 @@ def eventful_steps():
 def test_kinds_are_told_apart_without_colours(server, width, height, scheme):
     """In the legends, in the timeline and in the map: every two are different for somebody who sees no colours."""
     with Browser(server.url + "/#engine", width, height, scheme) as b:
-        b.until(lambda: b.js("return sluice.engine.state.look !== null"))
+        b.until(lambda: b.js("return sluice.engine.state.snapshot !== null"))
         b.js("""
-            const e = sluice.engine, look = e.state.look;
+            const e = sluice.engine, snapshot = e.state.snapshot;
             e.connect = () => {};  // nothing comes but what the test says
             e.abort.abort();
             e.reset();
-            look.latents.cells = 'f000f000f000'.repeat(40);
-            e.take('look', JSON.stringify(look));
+            snapshot.latents.cells = 'f000f000f000'.repeat(40);
+            e.take('snapshot', JSON.stringify(snapshot));
             e.take('steps', JSON.stringify(arguments[0]));
             e.zoom.value = '2000000';
             e.zoom.dispatchEvent(new Event('change'));

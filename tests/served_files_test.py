@@ -98,7 +98,7 @@ def test_changes(copy, flags, changes):
             assert fetch(server.url + "/v1/weights/reload", reload).status == 200
             assert complete(server)[1]["choices"] == expected
             change(folder / SHARD)
-            # At once: the step computes all of the prompt and publishes its blocks.
+            # At once: the step computes all of the prompt and inserts its blocks.
             status, answer = complete(server, cache_salt=name)
             assert status == 503, (name, answer)
             assert "of-00002.safetensors" in answer["error"]["message"] and str(folder) not in answer["error"]["message"]

@@ -74,7 +74,7 @@ def test_debug_cache_and_metrics(server, model):
     assert grown("admissions") == 2 and grown("prompt_tokens") == 2 * usages[0].prompt_tokens
     assert grown("resumed_tokens") == cached and grown("matched_tokens") >= cached
     assert grown("lost_to_retention_tokens") == grown("matched_tokens") - cached
-    assert after["pools"]["latent"]["published"] > before["pools"]["latent"]["published"]
+    assert after["pools"]["latent"]["inserted"] > before["pools"]["latent"]["inserted"]
     for pool in after["pools"].values():
         assert pool["pages_total"] == pool["pages_used"] + pool["pages_cached"] + pool["pages_free"]
         assert pool["pages_used"] == 0 and pool["pages_cached"] > 0

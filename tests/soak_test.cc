@@ -55,14 +55,14 @@ class WatchedModel final : public Model {
     return model_->prepare(device, rows, positions);
   }
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-               const Tap* tap) override {
+               const Observer* observer) override {
     on_step_();
-    model_->forward(exec, step, cache, logits, tap);
+    model_->forward(exec, step, cache, logits, observer);
   }
   bool drafts() const override { return model_->drafts(); }
   void draft(const Exec& exec, const StepTables& step, const CacheView& cache, int depth, float* logits,
-             const Tap* tap) override {
-    model_->draft(exec, step, cache, depth, logits, tap);
+             const Observer* observer) override {
+    model_->draft(exec, step, cache, depth, logits, observer);
   }
 
  private:

@@ -16,7 +16,7 @@ import tempfile
 
 PROFILES = {
     "default": [],
-    "tiles": ["--profile", "tiles"],
+    "amx": ["--profile", "amx"],
     "plain": ["--profile", "plain"],
     "ref": ["--profile", "ref"],
     "bf16": ["--compute-dtype", "bf16", "--kv-cache-dtype", "bf16"],

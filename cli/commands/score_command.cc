@@ -162,19 +162,19 @@ Status score(Runner& runner, const Item& item, const ScoreOptions& options, int 
   const auto tokens = static_cast<Position>(item.ids.size());
   to.ids.assign(item.ids.begin(), item.ids.end());
   Status status;
-  std::vector<ScoreWish> wishes;
+  std::vector<ScoreRequest> requests;
   const RequestOptions asked{.return_routed_experts = options.experts, .return_sparse_indices = options.indices};
   for (Position begin = 0; begin < tokens && status.ok(); begin += chunk) {
     const int rows = std::min(chunk, tokens - begin);
-    wishes.clear();
+    requests.clear();
     for (Position p = std::max(begin, item.start - 1); p < std::min(begin + rows, tokens - 1); ++p) {
-      wishes.push_back({p - begin, item.ids[static_cast<std::size_t>(p) + 1], options.top, options.distributions});
+      requests.push_back({p - begin, item.ids[static_cast<std::size_t>(p) + 1], options.top, options.distributions});
     }
     const StepSpan span{
         .sequence = sequence,
         .ids = std::span(item.ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)),
         .logit_rows = {},
-        .scores = wishes,
+        .scores = requests,
         .options = &asked};
     status = runner.run_step({&span, 1});
     if (!status.ok()) break;

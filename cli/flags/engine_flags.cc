@@ -21,10 +21,10 @@ void add_numerics_flags(CLI::App& command, EngineSetup& options) {
           {"--profile",
            &numerics.profile,
            "NAME",
-           "Numerics: default (by the checkpoint's own config), tiles (products in the order of AMX tiles), plain "
+           "Numerics: default (by the checkpoint's own config), amx (products in the order of AMX tiles), plain "
            "(f32, "
            "nothing simulated), ref (f32, training's quantisation simulated) or sm90 (tensor cores of H100 and H200)",
-           {.choices = {"default", "tiles", "plain", "ref", "sm90"}}},
+           {.choices = {"default", "amx", "plain", "ref", "sm90"}, .old_names = {{"tiles", "amx"}}}},
           {"--compute-dtype",
            &numerics.compute_dtype,
            "NAME",

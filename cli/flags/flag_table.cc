@@ -73,6 +73,12 @@ CLI::Option* add(CLI::App& command, const Flag& flag, T* value) {
 
 void apply(CLI::App& command, const FlagRules& rules, CLI::Option& option) {
   if (!rules.choices.empty()) option.check(CLI::IsMember(rules.choices));
+  if (!rules.old_names.empty()) {
+    option.transform([names = rules.old_names](const std::string& given) {
+      const auto found = names.find(given);
+      return found == names.end() ? given : found->second;
+    });
+  }
   if (rules.range) option.check(CLI::Range(rules.range->first, rules.range->second));
   if (rules.is_file) option.check(CLI::ExistingFile);
   if (rules.is_required) option.required();

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -65,6 +66,7 @@ using FlagTarget =
 
 struct FlagRules {
   std::vector<std::string> choices = {};                // none: any
+  std::map<std::string, std::string> old_names = {};    // of choices: accepted, and read as the new name
   std::optional<std::pair<double, double>> range = {};  // both ends are allowed
   std::optional<std::string> shown_default = {};        // in place of the target's value
   std::vector<const char*> excludes = {}, needs = {};   // flags that stand above in the table, or in an earlier one

@@ -91,8 +91,8 @@ struct CacheStats {
   std::uint64_t admissions = 0, prompt_tokens = 0, matched_tokens = 0, resumed_tokens = 0;
   std::uint64_t lost_to_retention_tokens = 0;  // matched - resumed: no window page was kept where the match ends
   std::uint64_t shared_waits = 0;              // requests that waited for another to compute their common prefix
-  std::uint64_t published_blocks = 0, evicted_blocks = 0;    // of the latent pool
-  std::uint64_t published_windows = 0, evicted_windows = 0;  // of the window pool; windows kept by retention
+  std::uint64_t inserted_blocks = 0, evicted_blocks = 0;    // of the latent pool
+  std::uint64_t inserted_windows = 0, evicted_windows = 0;  // of the window pool; windows kept by retention
   int latent_pages_total = 0, latent_pages_cached = 0, latent_pages_used = 0;  // cached: reusable, owned by no one
   int window_pages_total = 0, window_pages_cached = 0, window_pages_used = 0;
 };
@@ -169,7 +169,7 @@ class Engine {
   virtual std::vector<StepRecord> steps(std::uint64_t number, std::size_t most) const = 0;
   virtual std::uint64_t steps_recorded() const = 0;  // the number of the next
   // Where it stands between two steps; false if it does not get there within `seconds`.
-  virtual bool look(double seconds, EngineLook* look) = 0;
+  virtual bool snapshot(double seconds, EngineSnapshot* snapshot) = 0;
 
   // Replaces the model's weights by those of another folder, and returns their version; for as long as it takes the
   // caller waits, and requests that arrive wait, too. kDrain: once the running ones have ended; kAbort: they are

@@ -64,7 +64,7 @@ struct ModelOptions {
 
 // What decides the bits of an answer. Nothing else does (docs/guarantees.md).
 struct NumericsOptions {
-  std::string profile = "default";         // default | tiles | plain | ref | sm90
+  std::string profile = "default";         // default | amx | plain | ref | sm90
   std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8 | fp8
   std::string expert_dtype = "auto";       // auto, as the others | int8: of experts in MXFP4, in profile sm90
   std::string kv_cache_dtype = "auto";     // auto | f32 | bf16 | fp8

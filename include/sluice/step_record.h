@@ -63,7 +63,7 @@ struct StepItem {
 // A step, with all that happened since the one before. Pages are counted when it had ended.
 struct StepRecord {
   std::uint64_t number = 0;                // from 0
-  std::int64_t begin_ns = 0, end_ns = 0;   // on the clock of EngineLook::now_ns
+  std::int64_t begin_ns = 0, end_ns = 0;   // on the clock of EngineSnapshot::now_ns
   int rows = 0;                            // computed
   int running = 0, waiting = 0;            // sequences, at its end
   int latent_used = 0, latent_cached = 0;  // pages
@@ -75,7 +75,7 @@ struct StepRecord {
 };
 
 // A sequence that waits or runs.
-struct SequenceLook {
+struct SequenceSnapshot {
   enum class State : std::uint8_t { kWaiting, kSwapped, kPrompt, kDecoding, kPaused };  // kPaused: it would run
 
   std::uint32_t sequence = 0;
@@ -92,7 +92,7 @@ struct SequenceLook {
 
 // The pages of a pool as at most kCells cells, each of as many neighbouring pages. Levels of 0 to 15: the part of a
 // cell's pages that are in the state, 0 only if none is.
-struct PoolLook {
+struct PoolSnapshot {
   static constexpr int kCells = 2048;
   struct Cell {
     std::uint8_t used = 0, shared = 0, cached = 0;  // used: by one sequence; shared: by several
@@ -103,14 +103,14 @@ struct PoolLook {
   std::vector<Cell> cells;
 };
 
-struct EngineLook {
+struct EngineSnapshot {
   std::int64_t now_ns = 0;
   std::string policy;
   int most_rows = 0, most_sequences = 0, most_tokens = 0;  // of a step, running at once, of a sequence
-  PoolLook latents, windows;
+  PoolSnapshot latents, windows;
   int slots = 0, slots_used = 0;
   std::int64_t slot_bytes = 0, swap_bytes = 0, swap_bytes_used = 0;
-  std::vector<SequenceLook> sequences;  // those that run, then those that wait in the order of their ranks
+  std::vector<SequenceSnapshot> sequences;  // those that run, then those that wait in the order of their ranks
 };
 
 }  // namespace sluice

@@ -191,7 +191,7 @@ Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequ
     SLUICE_RETURN_IF_ERROR(runner_->begin({&span, 1}));
     runner_->wait();  // which rows stay is known then
     const int kept = 1 + right_drafts(test.acceptance, done, drafts);
-    runner_->settle(sequence, kept);
+    runner_->commit(sequence, kept);
     count({.spans = {{test.depth + done, span.rows()}}, .logit_rows = span.rows()}, steps);
     done += kept;
   }
@@ -213,7 +213,7 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
   }
   int sampled_last = 0;  // by the last step
   const auto step = [&](StepShape* shape) -> Status {
-    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper.begin().settle());
+    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper.begin().commit());
     const std::vector<SequenceId> sampled(computed.sampled().begin(), computed.sampled().end());
     for (const SequenceId id : sampled) {
       const auto length = static_cast<int>(stepper.sequences()[id].tokens.size());

@@ -80,7 +80,7 @@ class SpeedCases {
   Runner* runner_;
   EngineSetup options_;
   ModelWork work_;
-  Tap watch_routing_;
+  Observer watch_routing_;
   bool measures_stages_ = false, traces_ = false;
   Status tracing_;
   std::vector<KernelTime> times_;

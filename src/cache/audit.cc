@@ -51,15 +51,15 @@ Status check_counts(const PageGeometry& geometry, const SequenceState& sequence)
                   found_windows, sequence.first_window_block()));
 }
 
-// A block of which a sequence holds a published page is computed, or came from the prefix cache.
+// A block of which a sequence holds an inserted page is computed, or came from the prefix cache.
 template <class Page>
-Status check_published(const Pool<Page>& pool, const SequenceState& sequence, const std::vector<Page>& pages, int first,
-                       Position computed, const char* what) {
+Status check_inserted(const Pool<Page>& pool, const SequenceState& sequence, const std::vector<Page>& pages, int first,
+                      Position computed, const char* what) {
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const int block = first + static_cast<int>(i);
-    if (!pool.published(pages[i]) || (block + 1) * kBlockTokens <= computed) continue;
+    if (!pool.inserted(pages[i]) || (block + 1) * kBlockTokens <= computed) continue;
     return internal_error(
-        fmt::format("audit: {} page {}, block {} of the sequence in state slot {}, is published, but only {} of its "
+        fmt::format("audit: {} page {}, block {} of the sequence in state slot {}, is inserted, but only {} of its "
                     "tokens are computed",
                     what, pages[i].value, block, sequence.slot().value, computed));
   }
@@ -73,11 +73,11 @@ Status check_digests(const PrefixCache& cache, const Pool<Page>& pool, int sampl
   for (int i = 0, found = 0; i < total && found < sample; ++i) {
     const auto start = static_cast<int>(turn * static_cast<std::uint64_t>(sample) % static_cast<std::uint64_t>(total));
     const Page page((start + i) % total);
-    if (!pool.published(page)) continue;
+    if (!pool.inserted(page)) continue;
     ++found;
     if (cache.digest_now(page) != cache.digest_at_publication(page)) {
       return internal_error(
-          fmt::format("audit: {} page {} no longer has the bytes that were published", what, page.value));
+          fmt::format("audit: {} page {} no longer has the bytes that were inserted", what, page.value));
     }
   }
   return {};
@@ -97,9 +97,9 @@ Status audit(const CachePools& pools, std::span<const SequenceState> sequences, 
     SLUICE_RETURN_IF_ERROR(count<LatentPage>(pools.latents(), s.latent_pages(), "latent", &latents));
     SLUICE_RETURN_IF_ERROR(count<WindowPage>(pools.windows(), s.window_pages(), "window", &windows));
     SLUICE_RETURN_IF_ERROR(check_counts(pools.geometry(), s));
-    SLUICE_RETURN_IF_ERROR(check_published(pools.latents(), s, s.latent_pages(), 0, s.latents_end(), "latent"));
+    SLUICE_RETURN_IF_ERROR(check_inserted(pools.latents(), s, s.latent_pages(), 0, s.latents_end(), "latent"));
     SLUICE_RETURN_IF_ERROR(
-        check_published(pools.windows(), s, s.window_pages(), s.first_window_block(), s.position(), "window"));
+        check_inserted(pools.windows(), s, s.window_pages(), s.first_window_block(), s.position(), "window"));
   }
   SLUICE_RETURN_IF_ERROR(compare(pools.latents(), latents, "latent"));
   SLUICE_RETURN_IF_ERROR(compare(pools.windows(), windows, "window"));

@@ -1,7 +1,7 @@
 // audit: the conservation and publication laws, checked. Every page has exactly the owners that its count says, used +
-// cached + vacant = all, each sequence holds exactly the pages of its position, and a published page held by a sequence
-// is a block that it has computed. With digests (PrefixCacheOptions), the bytes of a sample of the published pages are
-// those that were published, and every block that was computed again had the bytes of the first time. Cost: a pass over
+// cached + vacant = all, each sequence holds exactly the pages of its position, and an inserted page held by a sequence
+// is a block that it has computed. With digests (PrefixCacheOptions), the bytes of a sample of the inserted pages are
+// those that were inserted, and every block that was computed again had the bytes of the first time. Cost: a pass over
 // all pages; for tests and debugging.
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace sluice {
 
 // `sequences`: everything that may own pages; closed ones are skipped. `cache` may be null. An error (kInternal) names
-// the first page or sequence that is wrong. `sample`: how many published pages of each pool are digested, starting at a
+// the first page or sequence that is wrong. `sample`: how many inserted pages of each pool are digested, starting at a
 // page that depends on `turn`.
 Status audit(const CachePools& pools, std::span<const SequenceState> sequences, const PrefixCache* cache = nullptr,
              int sample = 0, std::uint64_t turn = 0);

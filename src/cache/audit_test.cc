@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Sequence 0 has computed 300 tokens; two blocks are published.
+// Sequence 0 has computed 300 tokens; two blocks are inserted.
 class AuditTest : public ::testing::Test {
  protected:
   AuditTest() : AuditTest(Fault::kNone) {}
@@ -75,28 +75,27 @@ TEST_F(AuditTest, NamesASequenceThatOwnsOtherPagesThanItsPositionNeeds) {
   world_.pools().latents().release(LatentPage(3));
 }
 
-TEST_F(AuditTest, NamesAPagePublishedBeforeItIsComputed) {
-  EXPECT_TRUE(world_.pools().latents().publish(world_[0].latent_pages()[2], chain_[2]));
-  EXPECT_THAT(found(),
-              HasSubstr("audit: latent page 2, block 2 of the sequence in state slot 0, is published, but only "
-                        "300 of its tokens are computed"));
+TEST_F(AuditTest, NamesAPageInsertedBeforeItIsComputed) {
+  EXPECT_TRUE(world_.pools().latents().insert(world_[0].latent_pages()[2], chain_[2]));
+  EXPECT_THAT(found(), HasSubstr("audit: latent page 2, block 2 of the sequence in state slot 0, is inserted, but only "
+                                 "300 of its tokens are computed"));
 }
 
-TEST_F(AuditTest, NamesAWindowPublishedBeforeItIsComputed) {
-  EXPECT_TRUE(world_.pools().windows().publish(world_[0].window_pages()[1], chain_[2]));
+TEST_F(AuditTest, NamesAWindowInsertedBeforeItIsComputed) {
+  EXPECT_TRUE(world_.pools().windows().insert(world_[0].window_pages()[1], chain_[2]));
   EXPECT_THAT(found(), HasSubstr("window page 2, block 2"));
 }
 
-TEST_F(AuditTest, NamesPublishedBytesThatChanged) {
+TEST_F(AuditTest, NamesInsertedBytesThatChanged) {
   const PlaneId latent(2);
   ASSERT_EQ(world_.model().layout()[latent].kind, PlaneKind::kLatent);
   CacheMemory& memory = world_.pools().memory();
   flip_bit(memory, {latent, 1, 31, 1}, 0);
-  EXPECT_THAT(found(), HasSubstr("audit: latent page 1 no longer has the bytes that were published"));
+  EXPECT_THAT(found(), HasSubstr("audit: latent page 1 no longer has the bytes that were inserted"));
   flip_bit(memory, {latent, 1, 31, 1}, 0);
   EXPECT_EQ(found(), "");
   flip_bit(memory, {PlaneId(0), world_[0].window_pages()[0].value, 127, 1}, 7);
-  EXPECT_THAT(found(), HasSubstr("audit: window page 1 no longer has the bytes that were published"));
+  EXPECT_THAT(found(), HasSubstr("audit: window page 1 no longer has the bytes that were inserted"));
 }
 
 TEST_F(AuditTest, ASampleMovesOnUntilItHasSeenEveryPage) {
@@ -105,7 +104,7 @@ TEST_F(AuditTest, ASampleMovesOnUntilItHasSeenEveryPage) {
   for (std::uint64_t turn = 0; turn < 40; ++turn) {
     seen += !audit(world_.pools(), {&world_[0], 1}, &world_.cache(), 1, turn).ok();
   }
-  EXPECT_EQ(seen, 1);  // of two published pages, one at a time; the other 39 begin at one that is sound
+  EXPECT_EQ(seen, 1);  // of two inserted pages, one at a time; the other 39 begin at one that is sound
   EXPECT_TRUE(audit(world_.pools(), {&world_[0], 1}, &world_.cache(), 0).ok());
 }
 
@@ -116,13 +115,13 @@ TEST_F(AuditTest, NamesAPoolThatIsBrokenInItself) {
   damage.miscount(-1);
 }
 
-class EarlyPublicationTest : public AuditTest {
+class EarlyInsertionTest : public AuditTest {
  protected:
-  EarlyPublicationTest() : AuditTest(Fault::kEarlyPublication) {}
+  EarlyInsertionTest() : AuditTest(Fault::kEarlyInsertion) {}
 };
 
-TEST_F(EarlyPublicationTest, IsNamed) {
-  EXPECT_THAT(found(), HasSubstr("block 2 of the sequence in state slot 0, is published, but only 300"));
+TEST_F(EarlyInsertionTest, IsNamed) {
+  EXPECT_THAT(found(), HasSubstr("block 2 of the sequence in state slot 0, is inserted, but only 300"));
 }
 
 TEST_F(AuditTest, NamesALeakedReference) {
@@ -137,7 +136,7 @@ TEST(AuditStaleHashTest, IsNamed) {
   world.serve(first, world.prompt_chain(first));
   world.open(0);
   ASSERT_TRUE(world[0].reserve(100));
-  EXPECT_THAT(std::string(world.check().message()), HasSubstr("is published, but only 0 of its tokens are computed"));
+  EXPECT_THAT(std::string(world.check().message()), HasSubstr("is inserted, but only 0 of its tokens are computed"));
   world[0].discard();
 }
 

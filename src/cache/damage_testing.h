@@ -15,9 +15,9 @@ struct PagePoolDamage {
   void set_owners(int page, int owners) const { pool->at(page).owners = owners; }
   void forget_name(int page) const { std::replace(pool->table_.begin(), pool->table_.end(), page, -1); }
   void name_again(int page) const { *std::find(pool->table_.begin(), pool->table_.end(), -1) = page; }
-  void mark_published(int page, int as) const {
+  void mark_inserted(int page, int as) const {
     pool->hashes_[static_cast<std::size_t>(page)] = pool->hash(as);
-    pool->at(page).published = true;
+    pool->at(page).inserted = true;
   }
   void unkeep(int page) const { pool->at(page).kept = false; }
   void break_link(int page) const { pool->at(page).older = page; }

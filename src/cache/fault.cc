@@ -5,9 +5,9 @@
 namespace sluice {
 namespace {
 
-constexpr Fault kFaults[] = {Fault::kSkippedWrite,   Fault::kEarlyPublication,  Fault::kStaleHash,
+constexpr Fault kFaults[] = {Fault::kSkippedWrite,   Fault::kEarlyInsertion,    Fault::kStaleHash,
                              Fault::kChunkReduction, Fault::kLeakedReference,   Fault::kIgnoredSalt,
-                             Fault::kStateOfDrafts,  Fault::kPublishedDrafts,   Fault::kFutureEntries,
+                             Fault::kStateOfDrafts,  Fault::kInsertedDrafts,    Fault::kFutureEntries,
                              Fault::kTokenAfterEnd,  Fault::kForgottenResidual, Fault::kRowsAtResidual};
 
 }  // namespace
@@ -18,8 +18,8 @@ const char* name(Fault fault) {
       return "";
     case Fault::kSkippedWrite:
       return "skipped-write";
-    case Fault::kEarlyPublication:
-      return "early-publication";
+    case Fault::kEarlyInsertion:
+      return "early-insertion";
     case Fault::kStaleHash:
       return "stale-hash";
     case Fault::kChunkReduction:
@@ -30,8 +30,8 @@ const char* name(Fault fault) {
       return "ignored-salt";
     case Fault::kStateOfDrafts:
       return "state-of-drafts";
-    case Fault::kPublishedDrafts:
-      return "published-drafts";
+    case Fault::kInsertedDrafts:
+      return "inserted-drafts";
     case Fault::kFutureEntries:
       return "future-entries";
     case Fault::kTokenAfterEnd:

@@ -11,13 +11,13 @@ namespace sluice {
 enum class Fault {
   kNone,
   kSkippedWrite,       // a row of a span does not reach the cache: a window's, or without windows a token's latent
-  kEarlyPublication,   // a block is published before its last tokens are computed
+  kEarlyInsertion,     // a block is inserted before its last tokens are computed
   kStaleHash,          // a page given to another sequence keeps the name of its old content
   kChunkReduction,     // attention's splits begin where the span begins
   kLeakedReference,    // a sequence that ends forgets to give back a page
   kIgnoredSalt,        // blocks have the same names under every salt
   kStateOfDrafts,      // the open state behind the last draft is committed, whichever of them was right
-  kPublishedDrafts,    // a block that a wrong draft completes is published
+  kInsertedDrafts,     // a block that a wrong draft completes is inserted
   kFutureEntries,      // rows of a span of few rows see the compressed entries that its last row completes
   kTokenAfterEnd,      // drafts that were right are delivered behind the token that ends the sequence
   kForgottenResidual,  // a drafting layer's state is not carried from one pass to the next

@@ -68,11 +68,11 @@ void PrefixCache::forget_expected(const BlockChain& chain, int begin, int end) {
 }
 
 template <class Page>
-Page PrefixCache::publish_once(Pool<Page>& pool, Page page, const BlockChain& chain, int block,
-                               std::vector<std::uint64_t>* digests) {
+Page PrefixCache::insert_once(Pool<Page>& pool, Page page, const BlockChain& chain, int block,
+                              std::vector<std::uint64_t>* digests) {
   const BlockHash& hash = chain[block];
-  const bool known = pool.published(page) && pool.hash(page) == hash;
-  if (!pool.publish(page, hash)) {
+  const bool known = pool.inserted(page) && pool.hash(page) == hash;
+  if (!pool.insert(page, hash)) {
     const Page first = pool.find(hash);
     if (options_.digests && other_bytes_.empty() && digest_now(page) != (*digests)[index(first.value)]) {
       other_bytes_ = fmt::format("block {} was computed in page {} with other bytes than in page {} before", block,
@@ -86,14 +86,14 @@ Page PrefixCache::publish_once(Pool<Page>& pool, Page page, const BlockChain& ch
   return page;
 }
 
-LatentPage PrefixCache::publish(LatentPage page, const BlockChain& chain, int block) {
-  const LatentPage first = publish_once(pools_->latents(), page, chain, block, &latent_digests_);
+LatentPage PrefixCache::insert(LatentPage page, const BlockChain& chain, int block) {
+  const LatentPage first = insert_once(pools_->latents(), page, chain, block, &latent_digests_);
   pools_->latents().keep(first);
   return first;
 }
 
-WindowPage PrefixCache::publish(WindowPage page, const BlockChain& chain, int block) {
-  const WindowPage first = publish_once(pools_->windows(), page, chain, block, &window_digests_);
+WindowPage PrefixCache::insert(WindowPage page, const BlockChain& chain, int block) {
+  const WindowPage first = insert_once(pools_->windows(), page, chain, block, &window_digests_);
   if (keeps(chain, block)) pools_->windows().keep(first);
   return first;
 }

@@ -1,4 +1,4 @@
-// PrefixCache: finds what is cached of a sequence's tokens, and publishes what was computed.
+// PrefixCache: finds what is cached of a sequence's tokens, and inserts what was computed.
 //
 // A hit is the longest n such that the latent pages of blocks 0..n-1 and the last window pages before block n are
 // cached, and at least one token is left to compute. If more latent blocks match than can be resumed behind, they are
@@ -6,7 +6,7 @@
 // window page there is kept the next time it is made (the demand rule).
 //
 // Blocks that a running sequence is about to compute are expected: a request that needs them may wait for them instead
-// of computing them again. Blocks are published after they are computed, never before. Does not own the pools. Thread
+// of computing them again. Blocks are inserted after they are computed, never before. Does not own the pools. Thread
 // safety: one thread at a time.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace sluice {
 struct PrefixCacheOptions {
   bool enabled = true;
   RetentionRules retention = {};
-  bool digests = false;  // remember a digest of every published page, for the audit; each waits for the device
+  bool digests = false;  // remember a digest of every inserted page, for the audit; each waits for the device
   Fault fault = Fault::kNone;
 };
 
@@ -55,15 +55,15 @@ class PrefixCache {
 
   // Block `block` of the chain has been computed in this page, which the caller owns. Returns the page to use from now
   // on: if another page already has this content, the caller's is released and the other one claimed.
-  LatentPage publish(LatentPage page, const BlockChain& chain, int block);
-  WindowPage publish(WindowPage page, const BlockChain& chain, int block);
+  LatentPage insert(LatentPage page, const BlockChain& chain, int block);
+  WindowPage insert(WindowPage page, const BlockChain& chain, int block);
   // The window page of block `block` stays cached when its owners are gone.
   void keep_window(const BlockChain& chain, int block);
 
   // Forgets every page that no sequence holds, and all demands.
   void reset();
 
-  // Digest of a published page's bytes when it was published; only with options.digests.
+  // Digest of an inserted page's bytes when it was inserted; only with options.digests.
   std::uint64_t digest_at_publication(LatentPage page) const { return latent_digests_[index(page.value)]; }
   std::uint64_t digest_at_publication(WindowPage page) const { return window_digests_[index(page.value)]; }
   std::uint64_t digest_now(LatentPage page) const { return pools_->memory().digest(page); }
@@ -86,8 +86,8 @@ class PrefixCache {
   bool keeps(const BlockChain& chain, int block) const;
   void demand(const BlockHash& hash);
   template <class Page>
-  Page publish_once(Pool<Page>& pool, Page page, const BlockChain& chain, int block,
-                    std::vector<std::uint64_t>* digests);
+  Page insert_once(Pool<Page>& pool, Page page, const BlockChain& chain, int block,
+                   std::vector<std::uint64_t>* digests);
 
   CachePools* pools_;
   PrefixCacheOptions options_;

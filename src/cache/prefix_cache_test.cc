@@ -52,12 +52,12 @@ TEST(PrefixCacheTest, AnExactMultipleComputesItsLastBlockAgain) {
   EXPECT_EQ(world.serve(longer, world.prompt_chain(longer)).resume, 384);
 }
 
-TEST(PrefixCacheTest, WithoutDigestsABlockIsPublishedAndNoneIsRemembered) {
+TEST(PrefixCacheTest, WithoutDigestsABlockIsInsertedAndNoneIsRemembered) {
   ToyWorld world{ToyShape()};
   PrefixCache plain(&world.pools(), {});
   EXPECT_FALSE(plain.has_digests());
   const LatentPage page = world.pools().latents().allocate();
-  EXPECT_EQ(plain.publish(page, world.chain(toy_tokens(1, 128)), 0), page);
+  EXPECT_EQ(plain.insert(page, world.chain(toy_tokens(1, 128)), 0), page);
   world.pools().latents().release(page);
 }
 
@@ -88,12 +88,12 @@ TEST(PrefixCacheTest, WithoutAWindowTheLatentsAreSharedAllTheSame) {
   ToyWorld world{ToyShape()};
   const auto tokens = toy_tokens(1, 700);
   world.serve(tokens, world.prompt_chain(tokens));
-  EXPECT_EQ(world.pools().latents().published_count(), 5U);
+  EXPECT_EQ(world.pools().latents().inserted_count(), 5U);
   const auto other = branch(600, 2, 800);
   const PrefixHit hit = world.serve(other, world.prompt_chain(other));
   EXPECT_EQ(hit.resume, 0);
   EXPECT_EQ(hit.shared, 512);
-  EXPECT_EQ(world.pools().latents().published_count(), 7U);  // its blocks 4 and 5
+  EXPECT_EQ(world.pools().latents().inserted_count(), 7U);  // its blocks 4 and 5
 }
 
 TEST(PrefixCacheTest, APlaceThatWasWantedIsKeptTheNextTime) {
@@ -116,11 +116,11 @@ TEST(PrefixCacheTest, TheOldestOfTooManyDemandsIsForgotten) {
   std::vector<BlockChain> chains;
   for (int i = 0; i < kDemands + 1; ++i) {
     chains.push_back(world.chain(toy_tokens(i, 200)));
-    world.cache().publish(world.pools().latents().allocate(), chains.back(), 0);
+    world.cache().insert(world.pools().latents().allocate(), chains.back(), 0);
   }
   const auto kept = [&](int i) {
     const WindowPage page =
-        world.cache().publish(world.pools().windows().allocate(), chains[static_cast<std::size_t>(i)], 0);
+        world.cache().insert(world.pools().windows().allocate(), chains[static_cast<std::size_t>(i)], 0);
     const bool kept = world.pools().windows().kept(page);
     world.pools().windows().release(page);
     return kept;
@@ -139,7 +139,7 @@ TEST(PrefixCacheTest, TheOldestOfTooManyDemandsIsForgotten) {
   EXPECT_FALSE(kept(2));
 }
 
-TEST(PrefixCacheTest, ARequestWaitsForBlocksThatARunningOneWillPublish) {
+TEST(PrefixCacheTest, ARequestWaitsForBlocksThatARunningOneWillInsert) {
   ToyWorld world{ToyShape()};
   const auto tokens = toy_tokens(1, 700), other = branch(600, 2, 700);
   const BlockChain chain = world.prompt_chain(tokens), other_chain = world.prompt_chain(other);
@@ -235,7 +235,7 @@ TEST(PrefixCacheTest, WithoutItsHeadATailIsNotFound) {
   EXPECT_TRUE(world.pools().latents().find(chain[1]));
   EXPECT_EQ(world.cache().lookup(chain, 384).shared, 0);
   world.pools().latents().release(taken);
-  world.serve(tokens, chain);  // publishes block 0 again and takes over the others
+  world.serve(tokens, chain);  // inserts block 0 again and takes over the others
   EXPECT_EQ(world.cache().lookup(chain, 384).shared, 384);
 }
 
@@ -267,7 +267,7 @@ TEST(PrefixCacheTest, ABlockComputedTwiceKeepsItsFirstPage) {
   const auto tokens = toy_tokens(1, 300);
   const BlockChain chain = world.prompt_chain(tokens);
   world.start(0, chain, 300);
-  world.start(1, chain, 300);  // both before either has published
+  world.start(1, chain, 300);  // both before either has inserted
   ASSERT_TRUE(world.compute(0, tokens, 300, &chain));
   ASSERT_TRUE(world.compute(1, tokens, 300, &chain));
   for (const std::size_t b : {0U, 1U}) EXPECT_EQ(world[0].latent_pages()[b], world[1].latent_pages()[b]);
@@ -385,7 +385,7 @@ TEST(PrefixCacheTest, ResetForgetsWhatNoSequenceHolds) {
   EXPECT_TRUE(world.compute(0, tokens, 60, &chain));
 }
 
-TEST(PrefixCacheTest, SwitchedOffItFindsAndPublishesNothing) {
+TEST(PrefixCacheTest, SwitchedOffItFindsAndInsertsNothing) {
   ToyWorld world(ToyShape(), {}, {.enabled = false});
   const auto tokens = toy_tokens(1, 700);
   const BlockChain chain = world.prompt_chain(tokens);
@@ -395,7 +395,7 @@ TEST(PrefixCacheTest, SwitchedOffItFindsAndPublishesNothing) {
     EXPECT_EQ(hit.shared, 0);
     EXPECT_FALSE(hit.wait);
   }
-  EXPECT_EQ(world.pools().latents().published_count() + world.pools().windows().published_count(), 0U);
+  EXPECT_EQ(world.pools().latents().inserted_count() + world.pools().windows().inserted_count(), 0U);
   EXPECT_EQ(world.pools().latents().vacant(), 40);
 }
 

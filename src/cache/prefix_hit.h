@@ -10,7 +10,7 @@ struct PrefixHit {
   Position shared = 0;   // >= resume: tokens whose latent pages are there (the rows between are computed for their
                          // windows only)
   int claimed_free = 0;  // of those pages, how many nobody holds: they count as free until this sequence takes them
-  bool wait = false;     // a running sequence is about to compute and publish more of this one's prefix
+  bool wait = false;     // a running sequence is about to compute and insert more of this one's prefix
 };
 
 }  // namespace sluice

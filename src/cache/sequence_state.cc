@@ -68,11 +68,11 @@ void SequenceState::take_boundary_state() {
                                         window_pages_.empty() ? WindowPage() : window_pages_.back(), committed());
 }
 
-// Whether the last page of either kind would be written while it is another's too, or published.
+// Whether the last page of either kind would be written while it is another's too, or inserted.
 bool SequenceState::copy_on_write(int* latents, int* windows) const {
   *latents = *windows = 0;
   if (position_ % kBlockTokens == 0) return false;
-  const auto taken = [](const auto& pool, auto page) { return pool.owners(page) > 1 || pool.published(page); };
+  const auto taken = [](const auto& pool, auto page) { return pool.owners(page) > 1 || pool.inserted(page); };
   if (position_ >= shared_ && !latent_pages_.empty()) *latents = taken(pools_->latents(), latent_pages_.back());
   if (!window_pages_.empty()) *windows = taken(pools_->windows(), window_pages_.back());
   return *latents + *windows > 0;
@@ -146,22 +146,22 @@ void SequenceState::commit(int rows, PrefixCache* cache, const BlockChain* chain
   reserved_ = drafts_ = 0;
   if (cache != nullptr && cache->enabled()) {
     int end = position_ / kBlockTokens;
-    if (fault == Fault::kEarlyPublication) end = std::min(blocks_for(position_), chain->blocks());
-    if (fault == Fault::kPublishedDrafts) end = std::min(all / kBlockTokens, chain->blocks());
-    publish(*cache, *chain, before, end);
+    if (fault == Fault::kEarlyInsertion) end = std::min(blocks_for(position_), chain->blocks());
+    if (fault == Fault::kInsertedDrafts) end = std::min(all / kBlockTokens, chain->blocks());
+    insert(*cache, *chain, before, end);
   }
   if (position_ < all) free_tail(std::max(position_, shared_));
   leave_windows_before(pools_->geometry().first_window_block(position_));
 }
 
-void SequenceState::publish(PrefixCache& cache, const BlockChain& chain, int begin, int end) {
-  SLUICE_CHECK(end <= chain.blocks(), "a block is published under its name");
+void SequenceState::insert(PrefixCache& cache, const BlockChain& chain, int begin, int end) {
+  SLUICE_CHECK(end <= chain.blocks(), "a block is inserted under its name");
   for (int b = begin; b < end; ++b) {
     const auto block = static_cast<std::size_t>(b);
-    if (!latent_pages_.empty()) latent_pages_[block] = cache.publish(latent_pages_[block], chain, b);
+    if (!latent_pages_.empty()) latent_pages_[block] = cache.insert(latent_pages_[block], chain, b);
     if (b >= first_window_block_ && !window_pages_.empty()) {
       WindowPage& page = window_pages_[block - static_cast<std::size_t>(first_window_block_)];
-      page = cache.publish(page, chain, b);
+      page = cache.insert(page, chain, b);
     }
   }
 }
@@ -307,15 +307,15 @@ bool SequenceState::restore(std::span<const std::byte> bytes, Position position,
   first_window_block_ = first_window;
   position_ = position;
   SLUICE_CHECK(bytes.size() == saved_bytes(), "the bytes are those of a sequence at this position");
-  const auto written = [](const auto& pool, auto pages) {  // what is published is there already
+  const auto written = [](const auto& pool, auto pages) {  // what is inserted is there already
     for (auto& page : pages) {
-      if (pool.published(page)) page = {};
+      if (pool.inserted(page)) page = {};
     }
     return pages;
   };
   pools_->memory().restore(bytes, written(pools_->latents(), latent_pages_), written(pools_->windows(), window_pages_),
                            committed());
-  if (shares) publish(*cache, *chain, 0, complete);
+  if (shares) insert(*cache, *chain, 0, complete);
   return true;
 }
 

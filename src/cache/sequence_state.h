@@ -5,7 +5,7 @@
 //   reserve(n, d)   pages for the next n rows, the last d of which compute tokens that somebody guessed (drafts)
 //   span(...)       the view of them that a forward pass gets
 //   commit(k)       the first k rows become part of the sequence, the others never happened: the open state that the
-//                   pass left after the last of them is the committed one, full blocks are published, pages no longer
+//                   pass left after the last of them is the committed one, full blocks are inserted, pages no longer
 //                   needed are given back. What rejected rows wrote lies beyond position(), where no row sees it before
 //                   it is written again
 //   discard()       the rows never happened (a dropped step)
@@ -59,7 +59,7 @@ class SequenceState {
   // Valid until the next call of anything but a const function.
   BatchSpan span() const;
   // The first `rows` rows of the reservation stay: all that are no drafts, and any number of those. With a cache, the
-  // blocks that they complete are published under their names in `chain`.
+  // blocks that they complete are inserted under their names in `chain`.
   void commit(int rows, PrefixCache* cache = nullptr, const BlockChain* chain = nullptr);
   void discard();
   // The open state after the last row of the reservation.
@@ -98,7 +98,7 @@ class SequenceState {
   void free_tail(Position end);
   void take_boundary_state();
   void leave_windows_before(std::int32_t block);
-  void publish(PrefixCache& cache, const BlockChain& chain, int begin, int end);
+  void insert(PrefixCache& cache, const BlockChain& chain, int begin, int end);
   bool copy_on_write(int* latents, int* windows) const;
   template <class Page>
   static int free_pages_needed(const Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end);

@@ -269,7 +269,7 @@ TEST(SequenceStateTruncateTest, WithoutWindowsEveryPositionIsAPointToGoBackTo) {
     world.expect_sound();
   }
   EXPECT_EQ(world[0].latents_end(), 384);
-  // Block 2 is published and complete; the sequence, now within it, writes to a copy.
+  // Block 2 is inserted and complete; the sequence, now within it, writes to a copy.
   const auto other = diverging(tokens, 300, 2);
   const BlockChain other_chain = world.prompt_chain(other);
   EXPECT_TRUE(world.compute(0, other, 1, &other_chain));
@@ -296,7 +296,7 @@ TEST(SequenceStateRestoreTest, ClaimsWhatIsCachedAndCopiesTheRest) {
   const BlockChain chain = world.prompt_chain(tokens);
   world.open(0);
   ASSERT_TRUE(world.compute(0, tokens, 600, &chain));
-  world.fork(0, 1);  // holds four published blocks and one that is not complete
+  world.fork(0, 1);  // holds four inserted blocks and one that is not complete
   std::vector<std::byte> image(world[0].saved_bytes());
   world[0].save(image);
   world.end(0);
@@ -322,7 +322,7 @@ TEST(SequenceStateRestoreTest, DoesNotEvictTheBlocksThatItFinds) {
   world.end(0);
   world.open(0);
   ASSERT_TRUE(world[0].restore(image, 600, &world.cache(), &chain));
-  EXPECT_EQ(world.pools().latents().published_count(), 4U);
+  EXPECT_EQ(world.pools().latents().inserted_count(), 4U);
   EXPECT_EQ(world.pools().latents().evicted_count(), 0U);
 }
 
@@ -342,7 +342,7 @@ TEST(SequenceStateRestoreTest, ClaimsWhatItFindsBeforeItTakesOthersPages) {
   }
   std::vector<LatentPage> taken;
   for (int i = 0; i < 4; ++i) taken.push_back(pool.allocate());
-  for (int i = 0; i < 3; ++i) world.cache().publish(taken[static_cast<std::size_t>(i)], others, i);
+  for (int i = 0; i < 3; ++i) world.cache().insert(taken[static_cast<std::size_t>(i)], others, i);
   for (const LatentPage page : taken) pool.release(page);
   ASSERT_EQ(world.cache().lookup(chain, 600).shared, 0);
   ASSERT_EQ(pool.vacant(), 1);

@@ -85,7 +85,7 @@ class ToyWorld {
     return hit;
   }
 
-  // Computes the next `rows` of the sequence's tokens, and says whether there was room. Publishes under `chain`, when
+  // Computes the next `rows` of the sequence's tokens, and says whether there was room. Inserts under `chain`, when
   // given.
   bool compute(std::size_t i, std::span<const TokenId> tokens, int rows, const BlockChain* chain) {
     if (!states_[i].reserve(rows)) return false;

@@ -22,7 +22,7 @@ class DamagedEngine {
     runner_ = runner.get();
     engine_ = start_engine(std::move(runner), options, {}).value();
   }
-  // To a prompt of 200 tokens, which takes four steps; its one full block is published by the second.
+  // To a prompt of 200 tokens, which takes four steps; its one full block is inserted by the second.
   std::vector<TokenId> answer() {
     Answer answer;
     EXPECT_TRUE(engine_->submit(request(answer, prompt_, 4)).ok());
@@ -43,10 +43,10 @@ void miscount_a_vacant_page(CachePools& pools) {
   PagePoolDamage{&pools.latents().untyped()}.set_owners(pools.latents().total() - 1, 1);
 }
 
-// The first latent row of every page that was published.
-void overwrite_published_pages(CachePools& pools) {
+// The first latent row of every page that was inserted.
+void overwrite_inserted_pages(CachePools& pools) {
   for (int page = 0; page < pools.latents().total(); ++page) {
-    if (!pools.latents().published(LatentPage(page))) continue;
+    if (!pools.latents().inserted(LatentPage(page))) continue;
     for (int i = 0; i < static_cast<int>(pools.layout().planes.size()); ++i) {
       if (pools.layout()[PlaneId(i)].tokens_per_row == 4) flip_bit(pools.memory(), {PlaneId(i), page, 0, 1}, 0);
     }
@@ -63,9 +63,9 @@ TEST_F(EngineAuditDeathTest, ADamagedPageIsFound) {
                "audit: latent page [0-9]+ has 0 owners but its count says 1");
 }
 
-TEST_F(EngineAuditDeathTest, PublishedBytesThatChangeAreFound) {
-  EXPECT_DEATH(DamagedEngine(true, 4, overwrite_published_pages).answer(),
-               "audit: latent page [0-9]+ no longer has the bytes that were published");
+TEST_F(EngineAuditDeathTest, InsertedBytesThatChangeAreFound) {
+  EXPECT_DEATH(DamagedEngine(true, 4, overwrite_inserted_pages).answer(),
+               "audit: latent page [0-9]+ no longer has the bytes that were inserted");
 }
 
 TEST_F(EngineAuditDeathTest, WithoutItNobodyLooks) {

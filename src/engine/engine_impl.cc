@@ -212,10 +212,10 @@ bool EngineImpl::reset_prefix_cache(double seconds) {
   return run_task([this] { runner_->prefix_cache().reset(); }, seconds);
 }
 
-bool EngineImpl::look(double seconds, EngineLook* look) {
-  const auto found = std::make_shared<EngineLook>();  // the task may run when nobody waits any more
-  if (!run_task([this, found] { *found = stepper_.look(); }, seconds)) return false;
-  *look = std::move(*found);
+bool EngineImpl::snapshot(double seconds, EngineSnapshot* snapshot) {
+  const auto found = std::make_shared<EngineSnapshot>();  // the task may run when nobody waits any more
+  if (!run_task([this, found] { *found = stepper_.snapshot(); }, seconds)) return false;
+  *snapshot = std::move(*found);
   return true;
 }
 

@@ -45,7 +45,7 @@ class EngineImpl final : public Engine {
     return recorder_.read(number, most);
   }
   std::uint64_t steps_recorded() const override { return recorder_.closed(); }
-  bool look(double seconds, EngineLook* look) override;
+  bool snapshot(double seconds, EngineSnapshot* snapshot) override;
 
   Result<std::string> reload_weights(const std::string& folder, ReloadMode mode) override;  // reload.cc
   std::string weights_version() const override;

@@ -50,7 +50,7 @@ TEST(EnginePrefixCacheTest, TheSecondTimeOnlyTheRestIsComputed) {
   EXPECT_EQ(cache.matched_tokens, 512U);
   EXPECT_EQ(cache.resumed_tokens, 512U);
   EXPECT_EQ(cache.lost_to_retention_tokens, 0U);
-  EXPECT_EQ(cache.published_blocks, 2U);
+  EXPECT_EQ(cache.inserted_blocks, 2U);
   EXPECT_EQ(cache.shared_waits, 0U);
 }
 
@@ -80,7 +80,7 @@ TEST(EnginePrefixCacheTest, LessThanABlockNeverHits) {
     EXPECT_EQ(engine.rows(random_tokens(length, 1)), length);
   }
   EXPECT_EQ(engine.rows({5}), 1);
-  EXPECT_EQ(engine->stats().cache.published_blocks, 1U) << "of 127 tokens and three of an answer, two computed";
+  EXPECT_EQ(engine->stats().cache.inserted_blocks, 1U) << "of 127 tokens and three of an answer, two computed";
 }
 
 TEST(EnginePrefixCacheTest, GeneratedTokensServeTheNextTurn) {
@@ -97,7 +97,7 @@ TEST(EnginePrefixCacheTest, TheLastTokenOfAnAnswerIsNotCached) {
   CachedEngine engine;
   const auto prompt = random_tokens(120, 1);
   engine.rows(prompt, 8);  // 128 tokens known, 127 computed
-  EXPECT_EQ(engine->stats().cache.published_blocks, 0U);
+  EXPECT_EQ(engine->stats().cache.inserted_blocks, 0U);
   EXPECT_EQ(engine.rows(joined(joined(prompt, engine.tokens()), {1, 2}), 1), 130);
 }
 
@@ -159,7 +159,7 @@ TEST(EnginePrefixCacheTest, Disabled) {
   EXPECT_EQ(engine.rows(prompt, 150), 300);
   EXPECT_EQ(engine.rows(prompt, 150), 300);
   const CacheStats cache = engine->stats().cache;
-  EXPECT_EQ(cache.published_blocks + cache.published_windows, 0U);
+  EXPECT_EQ(cache.inserted_blocks + cache.inserted_windows, 0U);
   EXPECT_EQ(cache.matched_tokens, 0U);
   EXPECT_EQ(cache.latent_pages_cached + cache.window_pages_cached, 0);
   EXPECT_TRUE(engine->reset_prefix_cache(60));

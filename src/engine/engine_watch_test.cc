@@ -24,8 +24,8 @@ std::vector<std::vector<TokenId>> answers(bool watched, std::uint64_t* records) 
       const std::vector<StepRecord> steps = engine->steps(next, 512);
       if (!steps.empty()) next = steps.back().number + 1;
       read += steps.size();
-      EngineLook look;
-      looks += engine->look(100, &look);
+      EngineSnapshot snapshot;
+      looks += engine->snapshot(100, &snapshot);
     }
   });
   if (watched) {

@@ -71,7 +71,7 @@ class FakeModel final : public Model {
   Status prepare(Device&, int, Position) override { return {}; }
 
   bool drafts() const override { return settings_.drafts; }
-  void draft(const Exec& exec, const StepTables& step, const CacheView&, int, float* logits, const Tap*) override {
+  void draft(const Exec& exec, const StepTables& step, const CacheView&, int, float* logits, const Observer*) override {
     run_in_order(exec, [this, step, vocab = static_cast<std::size_t>(settings_.vocab), logits] {
       const std::size_t rows = step.ids.size();
       std::fill_n(logits, rows * vocab, 0.0F);
@@ -83,7 +83,8 @@ class FakeModel final : public Model {
     });
   }
 
-  void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits, const Tap*) override {
+  void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
+               const Observer*) override {
     const StepExports* const exports = exports_ != nullptr && exports_->on_tile ? exports_ : nullptr;
     if (exports != nullptr) logits_of_all_.resize(step.logit_rows.size() * static_cast<std::size_t>(settings_.vocab));
     float* const to = exports != nullptr ? logits_of_all_.data() : logits;
@@ -170,7 +171,7 @@ class FakeModel final : public Model {
                         .boundary_bytes = boundary_bytes});
   }
 
-  // The latent row of the group that begins at position `first`, unless it is published already.
+  // The latent row of the group that begins at position `first`, unless it is inserted already.
   static void write_closed(const StepTables& step, const PlaneView& plane, Position first, const RowSpan& span,
                            Word value) {
     const ClosedWindows& closed = step.closed_by(kBlockTokens / plane.rows_per_page);

@@ -200,7 +200,7 @@ void EngineImpl::step() {
     deliver_all();
     stepper_.took_before(seconds());
   }
-  Result<ComputedStep> step = std::move(begun).settle();
+  Result<ComputedStep> step = std::move(begun).commit();
   if (!step.ok()) return fail_step(step.status());
   draw_all(*step);
   sent_ = std::move(*step).send();

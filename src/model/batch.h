@@ -32,7 +32,7 @@ struct CacheView {
 
 // Sees intermediate values by name ("layers.3.attn.q"), to compare them with references or between runs. [rows,
 // columns]. Only those whose names end with `only` are brought from the device.
-class Tap : public std::function<void(std::string_view name, const float* values, int rows, int columns)> {
+class Observer : public std::function<void(std::string_view name, const float* values, int rows, int columns)> {
  public:
   using function::function;
   bool wants(std::string_view name) const { return name.ends_with(only); }

@@ -39,7 +39,7 @@ std::size_t FamilyModel::step_bytes(int rows, Position positions) {
   return bytes;
 }
 
-void Model::draft(const Exec&, const StepTables&, const CacheView&, int, float*, const Tap*) {
+void Model::draft(const Exec&, const StepTables&, const CacheView&, int, float*, const Observer*) {
   SLUICE_CHECK(false, "only models that draft are asked to");
 }
 

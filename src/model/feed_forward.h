@@ -40,8 +40,8 @@ RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights);
 // The forms that its weights multiply.
 InputForms inputs_of(const FeedForwardWeights& weights);
 
-// x, y: [rows, hidden], not the same memory. `routing` says how the router scores, nothing about rows. The tap sees
-// "router_weights" and "router_ids".
+// x, y: [rows, hidden], not the same memory. `routing` says how the router scores, nothing about rows. The observer
+// sees "router_weights" and "router_ids".
 void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, const FeedForwardWeights& weights,
                   const RouteArgs& routing, const Rows& x, const Rows& y, FeedForwardScratch& scratch);
 

@@ -37,9 +37,9 @@ class Model {
   virtual Status prepare(Device& device, int rows, Position positions) = 0;
 
   // Computes every row of the step, writes the cache, and writes logits [logit_rows, vocab]. The tables and view must
-  // fit the layout (an invariant: the caller built them from it). `tap` may be null.
+  // fit the layout (an invariant: the caller built them from it). `observer` may be null.
   virtual void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-                       const Tap* tap) = 0;
+                       const Observer* observer) = 0;
 
   // The files that it computes from, or computed its weights from; null: none.
   virtual std::shared_ptr<ServedFiles> files() const { return nullptr; }
@@ -57,7 +57,7 @@ class Model {
   // Writes keys at the rows' positions, which the pass that computes them overwrites, and reads the committed state;
   // writes no state. So guesses are a function of the sequence's tokens and of those guessed before.
   virtual void draft(const Exec& exec, const StepTables& step, const CacheView& cache, int depth, float* logits,
-                     const Tap* tap);
+                     const Observer* observer);
 
  protected:
   const StepExports* exports_ = nullptr;

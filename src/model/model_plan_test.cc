@@ -98,7 +98,7 @@ TEST(CacheTypes, AreThoseOfOfficialInference) {
               HasSubstr("--index-cache-dtype: expected auto, f32, bf16 or fp8 for this model, found 'fp4'"));
   EXPECT_THAT(text("v2", with("default", "auto", "fp4")), HasSubstr("found 'fp4'"));
   EXPECT_THAT(text("v2", with("fast")),
-              HasSubstr("--profile: expected default, tiles, plain, ref or sm90, found 'fast'"));
+              HasSubstr("--profile: expected default, amx, plain, ref or sm90, found 'fast'"));
 }
 
 }  // namespace

@@ -28,16 +28,16 @@ std::string ModelStep::shown_name(int layer, const char* name) const {
 }
 
 void ModelStep::show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const {
-  if (tap == nullptr || !tap->wants(name)) return;
+  if (observer == nullptr || !observer->wants(name)) return;
   const auto copy = on_host(device(), values, static_cast<std::size_t>(shown_rows) * static_cast<std::size_t>(columns));
-  (*tap)(shown_name(layer, name), copy.data(), shown_rows, static_cast<int>(columns));
+  (*observer)(shown_name(layer, name), copy.data(), shown_rows, static_cast<int>(columns));
 }
 
 void ModelStep::show(int layer, const char* name, const std::int32_t* values, std::int64_t columns) const {
-  if (tap == nullptr || !tap->wants(name)) return;
+  if (observer == nullptr || !observer->wants(name)) return;
   const auto copy = on_host(device(), values, static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns));
   const std::vector<float> shown(copy.begin(), copy.end());
-  (*tap)(shown_name(layer, name), shown.data(), rows(), static_cast<int>(columns));
+  (*observer)(shown_name(layer, name), shown.data(), rows(), static_cast<int>(columns));
 }
 
 void ModelStep::gather(const Rows& part, const Rows& whole, const LinearWeight* reader) const {
@@ -78,7 +78,7 @@ void ModelStep::export_entries(int layer, int tokens_per_row, int most, bool cho
 }
 
 DeviceMemory ModelStep::score_all(IndexSelectArgs* args) const {
-  if (tap == nullptr || !tap->wants("index_scores")) return {};
+  if (observer == nullptr || !observer->wants("index_scores")) return {};
   const std::ptrdiff_t stride = tables.end / args->tokens_per_row;
   const std::size_t count = static_cast<std::size_t>(rows()) * static_cast<std::size_t>(stride);
   auto scores = device().map(count * sizeof(float), "index scores that are shown");

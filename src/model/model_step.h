@@ -21,15 +21,15 @@ struct ModelStep {
   const Exec& exec;
   const StepTables& tables;
   const CacheView& cache;
-  const Tap* tap;                                // may be null
+  const Observer* observer;                      // may be null
   int layers = std::numeric_limits<int>::max();  // without those for multi-token prediction
   const StepExports* exports = nullptr;          // null: nothing is handed out
   const OwnColumns* own = nullptr;               // of a rank of several; null: alone
 
   int rows() const { return tables.rows(); }
   Device& device() const { return exec.device != nullptr ? *exec.device : cpu_device(); }
-  // Gives the tap values [rows, columns] of a layer: "layers.3.NAME"; those for multi-token prediction, which follow
-  // the others, are "mtp.0.NAME".
+  // Gives the observer values [rows, columns] of a layer: "layers.3.NAME"; those for multi-token prediction, which
+  // follow the others, are "mtp.0.NAME".
   void show(int layer, const char* name, const float* values, int shown_rows, std::int64_t columns) const;
   void show(int layer, const char* name, const Rows& values) const {
     show(layer, name, values.values, rows(), values.ld);
@@ -43,7 +43,7 @@ struct ModelStep {
   void gather(const Rows& part, const Rows& whole, const LinearWeight* reader = nullptr) const;
   // Whether `reader` of gathered rows needs nothing but the form that it multiplies.
   bool needs_form_only(const Rows& part, const Rows& whole, const LinearWeight& reader) const {
-    return tap == nullptr && whole.form(reader.input_form()) != nullptr &&
+    return observer == nullptr && whole.form(reader.input_form()) != nullptr &&
            (part.values == whole.values || part.columns % kGatheredBlock == 0);
   }
   // Logits of the first `rows` rows of `normed`: at once, and a tile at a time of those that are scored.
@@ -51,8 +51,8 @@ struct ModelStep {
   // What an indexer chose, or that it had nothing to choose.
   void export_entries(int layer, int tokens_per_row, int most, bool chosen, const ScratchTensor& entries,
                       const ScratchTensor& counts) const;
-  // For a tap the indexer keeps all scores, in the device's memory that is returned; without a tap, or that memory,
-  // none.
+  // For an observer the indexer keeps all scores, in the device's memory that is returned; without an observer, or that
+  // memory, none.
   DeviceMemory score_all(IndexSelectArgs* args) const;
 
  private:

@@ -120,20 +120,20 @@ Result<NumericsProfile> make_profile(const EngineSetup& options, const CacheType
   NumericsProfile p;
   p.name = options.numerics.profile;
   const bool sm90 = options.numerics.profile == kSm90Profile;
-  const bool tiles = options.numerics.profile == kTilesProfile;
+  const bool amx = options.numerics.profile == kAmxProfile;
   if (options.numerics.profile != "default" && options.numerics.profile != "plain" &&
-      options.numerics.profile != "ref" && !tiles && !sm90) {
+      options.numerics.profile != "ref" && !amx && !sm90) {
     return invalid_argument(
-        fmt::format("--profile: expected default, tiles, plain, ref or sm90, found '{}'", options.numerics.profile));
+        fmt::format("--profile: expected default, amx, plain, ref or sm90, found '{}'", options.numerics.profile));
   }
   SLUICE_RETURN_IF_ERROR(choose_prefill(options, types, p));
   p.norms_in_blocks = sm90 && types.kv_trained != RowCodec::kV4Fp8;
-  const bool as_shipped = sm90 || tiles || options.numerics.profile == "default";
+  const bool as_shipped = sm90 || amx || options.numerics.profile == "default";
   SLUICE_ASSIGN_OR_RETURN(p.kv, codec_of("--kv-cache-dtype", options.numerics.kv_cache_dtype,
                                          as_shipped ? types.kv : RowCodec::kF32, types.kv_codecs));
   SLUICE_ASSIGN_OR_RETURN(p.index, codec_of("--index-cache-dtype", options.numerics.index_cache_dtype,
                                             as_shipped ? types.index : RowCodec::kF32, types.index_codecs));
-  const InputForm automatic = sm90 || tiles ? InputForm::kBf16 : as_shipped ? InputForm::kInt8 : InputForm::kF32;
+  const InputForm automatic = sm90 || amx ? InputForm::kBf16 : as_shipped ? InputForm::kInt8 : InputForm::kF32;
   SLUICE_ASSIGN_OR_RETURN(p.inputs, inputs_of(options.numerics.compute_dtype, automatic));
   if (sm90 && p.inputs == InputForm::kF32) {
     return invalid_argument(
@@ -141,10 +141,10 @@ Result<NumericsProfile> make_profile(const EngineSetup& options, const CacheType
         "(integers for weights that are blocks of integers), or another profile");
   }
   if (sm90 && p.inputs == InputForm::kFp8) p.inputs = InputForm::kFp8Blocks;
-  if (tiles) {
+  if (amx) {
     if (p.inputs != InputForm::kBf16) {
       return invalid_argument(
-          fmt::format("--profile tiles --compute-dtype {}: its products are of bf16 inputs; expected auto or bf16, or "
+          fmt::format("--profile amx --compute-dtype {}: its products are of bf16 inputs; expected auto or bf16, or "
                       "another profile",
                       name_of(p.inputs)));
     }

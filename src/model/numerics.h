@@ -3,7 +3,7 @@
 // The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/device/exec.h).
 //   plain    f32 everywhere, nothing simulated
 //   ref      f32 activations and caches; the rounding of KV and index rows that the model was trained with is simulated
-//   tiles    products and attention in the order of AMX tiles, inputs in bf16 (InputForm::kTiles of
+//   amx      products and attention in the order of AMX tiles, inputs in bf16 (InputForm::kTiles of
 //   kernels/ops/linear.h);
 //            all else as in default
 //   sm90     products, attention and the indexer's scores on the tensor cores of Hopper GPUs, inputs in bf16, in orders
@@ -44,11 +44,11 @@ struct CacheTypes {
   const char* why_not_expanded = "the model has no latent attention";  // --mla-prefill expanded; null: it can
 };
 
-inline constexpr std::string_view kTilesProfile = "tiles";
+inline constexpr std::string_view kAmxProfile = "amx";
 inline constexpr std::string_view kSm90Profile = "sm90";  // its ops: cuda_sm90_op_table() (kernels/cuda/device.h)
 
 struct NumericsProfile {
-  std::string name;                     // "default", "tiles", "plain", "ref" or "sm90"
+  std::string name;                     // "default", "amx", "plain", "ref" or "sm90"
   InputForm inputs = InputForm::kF32;   // of the linears that checkpoints quantise; int8 for MXFP4, bf16 for the others
   InputForm experts = InputForm::kF32;  // of the routed experts
   RowCodec kv = RowCodec::kF32;

@@ -150,10 +150,10 @@ TEST(Numerics, Sm90NamesTheOrderOfAttentionOverRowsThatAreNotV4s) {
 }
 
 TEST(Numerics, TilesHasTheCachesOfTheDefaultAndBf16InputsInAnOrderOfTheirOwn) {
-  EngineSetup options = with("tiles");
+  EngineSetup options = with("amx");
   const auto plan = plan_model(config_of("v4-flash"), options);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
-  EXPECT_EQ(plan->profile.text(), "tiles bf16 kv=fp8 index=fp4 attention=tiles");
+  EXPECT_EQ(plan->profile.text(), "amx bf16 kv=fp8 index=fp4 attention=tiles");
   EXPECT_EQ(plan->profile.inputs, InputForm::kTiles);
   EXPECT_TRUE(plan->profile.bf16_attention());
   EXPECT_TRUE(plan->profile.tiles_attention());
@@ -161,7 +161,7 @@ TEST(Numerics, TilesHasTheCachesOfTheDefaultAndBf16InputsInAnOrderOfTheirOwn) {
     options.numerics.compute_dtype = dtype;
     const auto refused = plan_model(config_of("v4-flash"), options);
     ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.status().message(), std::string("--profile tiles --compute-dtype ") + dtype +
+    EXPECT_EQ(refused.status().message(), std::string("--profile amx --compute-dtype ") + dtype +
                                               ": its products are of bf16 inputs; expected auto or bf16, or another "
                                               "profile");
   }

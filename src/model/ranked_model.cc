@@ -75,25 +75,25 @@ void RankedModel::place_views(const CacheView& cache) {
 }
 
 void RankedModel::forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-                          const Tap* tap) {
+                          const Observer* observer) {
   place_views(cache);
   group_.each([&](int rank) {
     Model& part = *parts_[static_cast<std::size_t>(rank)];
     const StepExports beside = exports_of(group_, rank, exports_);
     part.set_exports(rank == 0 || exports_ == nullptr ? exports_ : &beside);
     part.forward(group_.rank_exec(exec, rank), tables_of(group_, rank, step), views_[static_cast<std::size_t>(rank)],
-                 group_.of(rank, logits), rank == 0 ? tap : nullptr);
+                 group_.of(rank, logits), rank == 0 ? observer : nullptr);
     part.set_exports(nullptr);
   });
 }
 
 void RankedModel::draft(const Exec& exec, const StepTables& step, const CacheView& cache, int depth, float* logits,
-                        const Tap* tap) {
+                        const Observer* observer) {
   place_views(cache);
   group_.each([&](int rank) {
     parts_[static_cast<std::size_t>(rank)]->draft(group_.rank_exec(exec, rank), tables_of(group_, rank, step),
                                                   views_[static_cast<std::size_t>(rank)], depth,
-                                                  group_.of(rank, logits), rank == 0 ? tap : nullptr);
+                                                  group_.of(rank, logits), rank == 0 ? observer : nullptr);
   });
 }
 

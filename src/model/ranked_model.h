@@ -25,11 +25,11 @@ class RankedModel final : public Model {
   const CacheLayout& cache_layout() const override { return parts_.front()->cache_layout(); }
   Status prepare(Device& device, int rows, Position positions) override;
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-               const Tap* tap) override;
+               const Observer* observer) override;
   std::shared_ptr<ServedFiles> files() const override { return parts_.front()->files(); }
   bool drafts() const override { return parts_.front()->drafts(); }
   void draft(const Exec& exec, const StepTables& step, const CacheView& cache, int depth, float* logits,
-             const Tap* tap) override;
+             const Observer* observer) override;
 
  private:
   void place_views(const CacheView& cache);

@@ -22,7 +22,7 @@ class ResidualStream {
   // The step's tokens; embedding: [vocab, hidden].
   void embed(const ModelStep& step, const WeightView& embedding);
 
-  // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream in the forms of `inputs`. The tap
+  // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream in the forms of `inputs`. The observer
   // sees y as `output` and the sum as `sum`.
   template <class SubLayer>
   void add(const ModelStep& step, int layer, const Param<float>& norm, const InputForms& inputs, const char* output,

@@ -2,7 +2,7 @@
 // a time. The functions are called on the thread that enqueues the step, once the ops that make the values are
 // enqueued; values are the device's, and may be overwritten by the ops that are enqueued after the call returns.
 //
-// Unlike a Tap it changes nothing in how a step is computed, and copies nothing by itself.
+// Unlike an Observer it changes nothing in how a step is computed, and copies nothing by itself.
 #pragma once
 
 #include <cstdint>

@@ -102,10 +102,10 @@ class ModelMemory {
       return lookup;
     }
     std::size_t matching = 0;
-    while (matching < s.keys.size() && published_.count(s.keys[matching]) != 0) ++matching;
+    while (matching < s.keys.size() && inserted_.count(s.keys[matching]) != 0) ++matching;
     s.hit.shared = static_cast<Position>(matching) * kBlockTokens;
     for (std::size_t b = 0; b < matching; ++b) {
-      s.hit.claimed_free += page_at(published_.at(s.keys[b])).owners == 0;
+      s.hit.claimed_free += page_at(inserted_.at(s.keys[b])).owners == 0;
       const Position end = static_cast<Position>(b + 1) * kBlockTokens;
       if (end < s.known && resumable(s.keys[b])) s.hit.resume = end;
     }
@@ -150,7 +150,7 @@ class ModelMemory {
       Sequence& s = found->second;
       s.computed += kept.empty() ? plan.spans[i].rows : kept[i];
       for (; static_cast<int>(s.pages.size()) > pages_of(s); s.pages.pop_back()) --page_at(s.pages.back()).owners;
-      if (caches_) publish(s);
+      if (caches_) insert(s);
     }
   }
 
@@ -181,7 +181,7 @@ class ModelMemory {
  private:
   struct Page {
     int owners = 0;
-    std::int64_t key = -1;  // published as; -1: not
+    std::int64_t key = -1;  // inserted as; -1: not
   };
 
   Page& page_at(int page) { return pages_[static_cast<std::size_t>(page)]; }
@@ -197,7 +197,7 @@ class ModelMemory {
   }
   // The first from `block` on that is not cached; keys begin at 0.
   std::uint64_t next_block(const Sequence& s, std::size_t block) const {
-    while (block < s.keys.size() && published_.count(s.keys[block]) != 0) ++block;
+    while (block < s.keys.size() && inserted_.count(s.keys[block]) != 0) ++block;
     return block < s.keys.size() ? static_cast<std::uint64_t>(s.keys[block]) + 1 : 0;
   }
 
@@ -235,7 +235,7 @@ class ModelMemory {
       complain("no page is free");
       return -1;
     }
-    if (free->key >= 0) published_.erase(free->key);
+    if (free->key >= 0) inserted_.erase(free->key);
     *free = {.owners = 1, .key = -1};
     return static_cast<int>(free - pages_.begin());
   }
@@ -257,8 +257,8 @@ class ModelMemory {
     s.computed = s.hit.resume;
     if (a.first_position != s.hit.resume) complain("an admission is not where the hit ends");
     for (int b = 0; b < s.hit.shared / kBlockTokens; ++b) {
-      const auto page = published_.find(s.keys[static_cast<std::size_t>(b)]);
-      if (page == published_.end()) return complain("a page of a hit is gone");
+      const auto page = inserted_.find(s.keys[static_cast<std::size_t>(b)]);
+      if (page == inserted_.end()) return complain("a page of a hit is gone");
       s.pages.push_back(page->second);
       ++page_at(page->second).owners;
     }
@@ -287,11 +287,11 @@ class ModelMemory {
     while (static_cast<int>(s.pages.size()) < blocks && problem_.empty()) take_page(s.pages, s.pages.size());
   }
 
-  void publish(Sequence& s) {
+  void insert(Sequence& s) {
     const auto full = std::min(static_cast<std::size_t>(s.computed / kBlockTokens), s.keys.size());
     for (std::size_t b = 0; b < full; ++b) {
       if (page_at(s.pages[b]).key >= 0) continue;
-      const auto [there, fresh] = published_.try_emplace(s.keys[b], s.pages[b]);
+      const auto [there, fresh] = inserted_.try_emplace(s.keys[b], s.pages[b]);
       if (fresh) {
         page_at(s.pages[b]).key = s.keys[b];
       } else {
@@ -307,7 +307,7 @@ class ModelMemory {
   int swap_pages_, swap_used_ = 0;
   std::int64_t own_blocks_ = 0;
   std::vector<Page> pages_;
-  std::map<std::int64_t, int> published_;  // key to page
+  std::map<std::int64_t, int> inserted_;  // key to page
   std::map<int, Sequence> sequences_;
   std::string problem_;
 };

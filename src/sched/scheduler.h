@@ -161,7 +161,7 @@ class Scheduler {
   // as sequences can then have these drafts. To wait or not is always allowed.
   bool waiting_pays(std::span<const DraftOffer> offers);
   // A token of a sequence that decodes has come which this source would have drafted, or another.
-  void foresaw(SequenceId id, DraftSource source, bool right);
+  void record_prediction(SequenceId id, DraftSource source, bool right);
 
   int running() const { return static_cast<int>(running_.size()); }
   // Of these, the sequences that decode, in the order of their turns.

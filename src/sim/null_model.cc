@@ -43,7 +43,7 @@ class NullModel final : public Model {
   const NumericsProfile& profile() const override { return profile_; }
   const CacheLayout& cache_layout() const override { return layout_; }
   Status prepare(Device&, int, Position) override { return {}; }
-  void forward(const Exec&, const StepTables&, const CacheView&, float*, const Tap*) override {}
+  void forward(const Exec&, const StepTables&, const CacheView&, float*, const Observer*) override {}
 
  private:
   ModelConfig config_;

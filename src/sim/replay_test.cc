@@ -64,7 +64,7 @@ class Recording {
       }
       pause_and_go_on();
       if (stepper_->idle()) continue;
-      Result<ComputedStep> step = stepper_->begin().settle();
+      Result<ComputedStep> step = stepper_->begin().commit();
       EXPECT_TRUE(step.ok());
       plans.push_back(words_of(stepper_->plan()));
       idle_plans_ += stepper_->counts().blocked;

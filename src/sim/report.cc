@@ -71,9 +71,9 @@ json::object cache_json(const CacheStats& c) {
           {"resumed_tokens", c.resumed_tokens},
           {"lost_to_retention_tokens", c.lost_to_retention_tokens},
           {"shared_waits", c.shared_waits},
-          {"published_blocks", c.published_blocks},
+          {"inserted_blocks", c.inserted_blocks},
           {"evicted_blocks", c.evicted_blocks},
-          {"published_windows", c.published_windows},
+          {"inserted_windows", c.inserted_windows},
           {"evicted_windows", c.evicted_windows}};
 }
 

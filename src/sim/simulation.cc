@@ -212,7 +212,7 @@ class Simulation {
 
   Status step() {
     const double began = now_;
-    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper_.begin().settle());
+    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper_.begin().commit());
     const StepPlan& plan = stepper_.plan();
     const bool waits_for_event = !pauses_.empty() || !ends_.empty();  // of a replay by steps
     if (plan.empty() && !waits_for_event && ++idle_steps_ > kMostIdleSteps) {

@@ -20,7 +20,7 @@ std::string chrome_trace(const std::vector<StepRecord>& records);
 
 // For the page: compact arrays, as documented in docs/server.md.
 std::string steps_json(const std::vector<StepRecord>& records);
-std::string look_json(const EngineLook& look);
+std::string snapshot_json(const EngineSnapshot& snapshot);
 
 const char* name_of(WaitReason reason);
 

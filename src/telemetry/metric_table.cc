@@ -101,7 +101,7 @@ constexpr MetricInfo kMetrics[] = {
      "Matched tokens that were computed, for want of a place to resume.", kLookedUp},
     {"sluice_prefix_cache_shared_waits_total", "counter", "", "answer",
      "Answers that waited for another one's common prefix.", kHowever},
-    {"sluice_prefix_cache_published_pages_total", "counter", "pool", "page",
+    {"sluice_prefix_cache_inserted_pages_total", "counter", "pool", "page",
      "Pages that became findable by their contents.", kAll},
     {"sluice_prefix_cache_evicted_pages_total", "counter", "pool", "page",
      "Cached pages that were given to another use.", kAll},

@@ -7,29 +7,29 @@
 namespace sluice {
 namespace {
 
-const char* name_of(SequenceLook::State state) {
+const char* name_of(SequenceSnapshot::State state) {
   switch (state) {
-    case SequenceLook::State::kWaiting:
+    case SequenceSnapshot::State::kWaiting:
       return "waiting";
-    case SequenceLook::State::kSwapped:
+    case SequenceSnapshot::State::kSwapped:
       return "swapped";
-    case SequenceLook::State::kPrompt:
+    case SequenceSnapshot::State::kPrompt:
       return "prompt";
-    case SequenceLook::State::kDecoding:
+    case SequenceSnapshot::State::kDecoding:
       return "decoding";
-    case SequenceLook::State::kPaused:
+    case SequenceSnapshot::State::kPaused:
       return "paused";
   }
   return "";
 }
 
 // The cells that a sequence's pages lie in, each once.
-std::string cells_of(const SequenceLook& sequence, const PoolLook& pool) {
+std::string cells_of(const SequenceSnapshot& sequence, const PoolSnapshot& pool) {
   std::string out;
   const auto cells = static_cast<std::int64_t>(pool.cells.size());
   std::int64_t last = -1;
   for (const std::int32_t page : sequence.latent_pages) {
-    // The cell whose first page is at most this one (PoolLook).
+    // The cell whose first page is at most this one (PoolSnapshot).
     const std::int64_t cell = ((std::int64_t{page} + 1) * cells - 1) / pool.pages;
     if (cell == last) continue;
     fmt::format_to(std::back_inserter(out), "{}{}", last < 0 ? "" : ",", cell);
@@ -38,10 +38,10 @@ std::string cells_of(const SequenceLook& sequence, const PoolLook& pool) {
   return out;
 }
 
-void append_pool(const char* name, const PoolLook& pool, std::string& out) {
+void append_pool(const char* name, const PoolSnapshot& pool, std::string& out) {
   fmt::format_to(std::back_inserter(out), R"("{}":{{"pages":{},"used":{},"cached":{},"page_bytes":{},"cells":")", name,
                  pool.pages, pool.used, pool.cached, pool.page_bytes);
-  for (const PoolLook::Cell& cell : pool.cells) {
+  for (const PoolSnapshot::Cell& cell : pool.cells) {
     fmt::format_to(std::back_inserter(out), "{:x}{:x}{:x}", cell.used, cell.shared, cell.cached);
   }
   out += "\"},";
@@ -91,25 +91,26 @@ std::string steps_json(const std::vector<StepRecord>& records) {
   return out + "]";
 }
 
-std::string look_json(const EngineLook& look) {
+std::string snapshot_json(const EngineSnapshot& snapshot) {
   std::string out = fmt::format(
       R"({{"now":{},"policy":"{}","most_rows":{},"most_sequences":{},"most_tokens":{},"slots":{},"slots_used":{},)"
       R"("slot_bytes":{},"swap_bytes":{},"swap_bytes_used":{},)",
-      look.now_ns / 1000, look.policy, look.most_rows, look.most_sequences, look.most_tokens, look.slots,
-      look.slots_used, look.slot_bytes, look.swap_bytes, look.swap_bytes_used);
-  append_pool("latents", look.latents, out);
-  append_pool("windows", look.windows, out);
+      snapshot.now_ns / 1000, snapshot.policy, snapshot.most_rows, snapshot.most_sequences, snapshot.most_tokens,
+      snapshot.slots, snapshot.slots_used, snapshot.slot_bytes, snapshot.swap_bytes, snapshot.swap_bytes_used);
+  append_pool("latents", snapshot.latents, out);
+  append_pool("windows", snapshot.windows, out);
   out += R"("sequences":[)";
-  for (const SequenceLook& s : look.sequences) {
+  for (const SequenceSnapshot& s : snapshot.sequences) {
     if (out.back() != '[') out += ',';
     fmt::format_to(
         std::back_inserter(out),
         R"({{"sequence":{},"request":{},"choice":{},"priority":{},"state":"{}","reason":"{}","prompt_tokens":{},)"
         R"("tokens":{},"computed":{},"cached_tokens":{},"pages":{},"window_pages":{},"cells":[{}]}})",
         s.sequence, s.request, s.choice, s.priority, name_of(s.state),
-        s.state == SequenceLook::State::kWaiting || s.state == SequenceLook::State::kSwapped ? name_of(s.reason) : "",
+        s.state == SequenceSnapshot::State::kWaiting || s.state == SequenceSnapshot::State::kSwapped ? name_of(s.reason)
+                                                                                                     : "",
         s.prompt_tokens, s.tokens, s.computed, s.cached_tokens, s.latent_pages.size(), s.window_pages,
-        cells_of(s, look.latents));
+        cells_of(s, snapshot.latents));
   }
   return out + "]}";
 }

@@ -119,7 +119,7 @@ Status AloneAnswers::compute(const WorkRequest& r, int choice) {
   std::vector<TokenId> next = prompt_of(r);
   Position position = 0;
   Status status;
-  const std::vector<ScoreWish> of_prompt = wishes(r);
+  const std::vector<ScoreRequest> of_prompt = requests(r);
   const RequestOptions options{.return_routed_experts = exports, .return_sparse_indices = exports};
   while (status.ok() && static_cast<int>(result.tokens.size()) < max_tokens) {
     const int last = static_cast<int>(next.size()) - 1;
@@ -137,7 +137,7 @@ Status AloneAnswers::compute(const WorkRequest& r, int choice) {
     result.drafts.emplace_back(drafts.begin(), drafts.end());
     std::ignore = runner_.logits(0);  // waits for all of the step
     if (exports) keep_exports(next.size(), position, &result);
-    runner_.settle(slot, last + 1);
+    runner_.commit(slot, last + 1);
     position += static_cast<Position>(next.size());
     Sampled sampled;
     status = sample(r, sampling, result.tokens, &sampled);
@@ -152,14 +152,14 @@ Status AloneAnswers::compute(const WorkRequest& r, int choice) {
 }
 
 // Of a prompt alone: all its tokens, or with a large vocabulary the last ones (add_scores() in law_requests.cc).
-std::vector<ScoreWish> AloneAnswers::wishes(const WorkRequest& r) const {
+std::vector<ScoreRequest> AloneAnswers::requests(const WorkRequest& r) const {
   const std::vector<TokenId>& prompt = prompt_of(r);
   const auto rows = static_cast<int>(prompt.size()) - 1;
-  std::vector<ScoreWish> wishes;
+  std::vector<ScoreRequest> requests;
   for (int row = options_.every_row ? 0 : std::max(0, rows - 33); row < rows; ++row) {
-    wishes.push_back({row, prompt[static_cast<std::size_t>(row) + 1], kTop});
+    requests.push_back({row, prompt[static_cast<std::size_t>(row) + 1], kTop});
   }
-  return wishes;
+  return requests;
 }
 
 }  // namespace sluice

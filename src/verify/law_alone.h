@@ -65,7 +65,7 @@ class AloneAnswers {
   }
   Status sample(const WorkRequest& r, const SamplingParams& sampling, std::span<const TokenId> answer,
                 Sampled* sampled);
-  std::vector<ScoreWish> wishes(const WorkRequest& r) const;
+  std::vector<ScoreRequest> requests(const WorkRequest& r) const;
   void keep_exports(std::size_t rows, Position first, Generated* to) const;
 
   Runner& runner_;

@@ -58,7 +58,7 @@ class Checker {
   Status compute_reference(int prompt);
   Status run_steps(const LawSchedule& schedule, const Mismatch* watched, Values* values,
                    std::optional<Mismatch>* found);
-  Status run_step(const LawSchedule& schedule, std::size_t step, const Tap* tap);
+  Status run_step(const LawSchedule& schedule, std::size_t step, const Observer* observer);
   Status prepare(const LawSchedule& schedule, const LawPiece& piece, int* budget);
   void make_drafts(const LawPiece& piece, const std::vector<TokenId>& prompt, Live* l);
   Status begin(const LawSchedule& schedule, int sequence);
@@ -69,7 +69,7 @@ class Checker {
   bool give_room();
   std::optional<Mismatch> compare(const LawSchedule& schedule, std::size_t step);
   std::vector<int> compared_rows(Position first, int rows) const;
-  Tap watch(const LawSchedule& schedule, const Mismatch& watched, Values* values);
+  Observer watch(const LawSchedule& schedule, const Mismatch& watched, Values* values);
 
   Live& live(int sequence) { return live_[static_cast<std::size_t>(sequence)]; }
   static const LawSequence& spec(const LawSchedule& schedule, int sequence) {
@@ -150,9 +150,9 @@ Status Checker::run_steps(const LawSchedule& schedule, const Mismatch* watched, 
                           std::optional<Mismatch>* found) {
   for (std::size_t step = 0; step < schedule.steps.size() && !*found; ++step) {
     steps_begun_ = step + 1;
-    Tap tap;
-    if (watched != nullptr && step == watched->step) tap = watch(schedule, *watched, values);
-    SLUICE_RETURN_IF_ERROR(run_step(schedule, step, tap ? &tap : nullptr));
+    Observer observer;
+    if (watched != nullptr && step == watched->step) observer = watch(schedule, *watched, values);
+    SLUICE_RETURN_IF_ERROR(run_step(schedule, step, observer ? &observer : nullptr));
     *found = compare(schedule, step);
     if (*found) return {};
     SLUICE_RETURN_IF_ERROR(runner_.audit());
@@ -162,7 +162,7 @@ Status Checker::run_steps(const LawSchedule& schedule, const Mismatch* watched, 
   return {};
 }
 
-Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Tap* tap) {
+Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Observer* observer) {
   const LawStep& s = schedule.steps[step];
   SLUICE_RETURN_IF_ERROR(use_threads(runner_, s.threads));
   report_.thread_counts.insert(runner_.threads());
@@ -171,11 +171,11 @@ Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Ta
   int budget = options_.max_step_rows;
   for (const LawPiece& piece : s.pieces) SLUICE_RETURN_IF_ERROR(prepare(schedule, piece, &budget));
   if (spans_.empty()) return {};
-  Status status = runner_.begin(spans_, tap);
-  if (status.code() == StatusCode::kResourceExhausted && give_room()) status = runner_.begin(spans_, tap);
+  Status status = runner_.begin(spans_, observer);
+  if (status.code() == StatusCode::kResourceExhausted && give_room()) status = runner_.begin(spans_, observer);
   SLUICE_RETURN_IF_ERROR(status);
   for (std::size_t i = 0; i < spans_.size(); ++i) {
-    runner_.settle(spans_[i].sequence, live(span_sequences_[i]).kept, spans_[i].chain);
+    runner_.commit(spans_[i].sequence, live(span_sequences_[i]).kept, spans_[i].chain);
   }
   return {};
 }
@@ -399,7 +399,7 @@ Result<LawSchedule> Checker::shrink(LawSchedule schedule, Mismatch* mismatch) {
 }
 
 // Digests of the watched row in every value that has a row for each row of the batch.
-Tap Checker::watch(const LawSchedule& schedule, const Mismatch& watched, Values* values) {
+Observer Checker::watch(const LawSchedule& schedule, const Mismatch& watched, Values* values) {
   return [this, &schedule, watched, values](std::string_view name, const float* data, int rows, int columns) {
     int row = -1, total = 0;
     for (std::size_t i = 0; i < spans_.size(); ++i) {

@@ -128,7 +128,7 @@ TEST(SchedulingLawTest, LogitsThatDependOnTheCompanyAreFound) {
   options.seed = test_seed();
   options.schedules = 1;
   options.shrink = false;
-  int by_logits = 0;  // elsewhere a score or a tap differs first
+  int by_logits = 0;  // elsewhere a score or an observer differs first
   for (int i = 0; i < 2 * kLawSituations; ++i, ++options.first_schedule) {
     const auto report = check_scheduling_law(*runner, prompts, options);
     ASSERT_TRUE(report.ok()) << "SLUICE_TEST_SEED=" << options.seed;
@@ -260,7 +260,7 @@ struct InjectedFault {
 // What finds a fault is part of what is tested: comparing logits, the audit between two steps, the names of blocks.
 constexpr InjectedFault kInjected[] = {
     {"skipped-write", "are not those of the prompt alone", ", alone ", "is not that of it alone"},
-    {"early-publication", "is published, but only", "is published, but only"},
+    {"early-insertion", "is inserted, but only", "is inserted, but only"},
     {"stale-hash", "audit: ", "audit: ", ", alone "},
     {"leaked-reference", "owners but its count says", "owners but its count says"},
     {"ignored-salt", nullptr, "other of its salt has more than 0 in common"},

@@ -31,7 +31,7 @@ enum class LawEvent {
 
 struct LawSequence {
   int prompt = 0;
-  bool cached = false;     // looks up the prefix cache and publishes
+  bool cached = false;     // looks up the prefix cache and inserts
   bool keeps_all = false;  // all its window pages stay cached, so others can resume at every block
   int hit_limit = 0;       // the most cached tokens that it takes over when it begins
 };

@@ -244,7 +244,7 @@ Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const 
     if (delayed) {
       if (auto difference = take_all(stepper, work, std::exchange(sent, SentStep()))) return difference;
     }
-    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, std::move(begun).settle());
+    SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, std::move(begun).commit());
     if (auto difference = check_drafts(stepper, computed)) return difference;
     draw(stepper, work, computed);
     sent = std::move(computed).send();

@@ -62,7 +62,7 @@ Status timed(Sequence& s, int rows, int drafts, const char* what) {
     host.push_back(now() - begin);
     std::ignore = s.runner.finish();
     whole.push_back(now() - begin);
-    s.runner.settle(s.slot, 1);
+    s.runner.commit(s.slot, 1);
   }
   fmt::print("{} {}: {:.3f} ms, host {:.3f}\n", what, rows + drafts - (drafts > 0), median(whole), median(host));
   return s.runner.device_status();
@@ -81,7 +81,7 @@ Status timed_asynchronous(Sequence& s) {
     SLUICE_RETURN_IF_ERROR(s.runner.begin({&span, 1}));
     const double enqueued = now();
     if (i > 0) std::ignore = s.runner.finish();
-    s.runner.settle(s.slot, 1);
+    s.runner.commit(s.slot, 1);
     s.runner.draw(s.draws(1, s.slot.value));
     host.push_back(enqueued - begin);
     whole.push_back(now() - before);

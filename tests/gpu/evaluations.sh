@@ -23,7 +23,7 @@ P
     failed=1
   fi
 done
-for fault in skipped-write early-publication stale-hash leaked-reference ignored-salt chunk-reduction; do
+for fault in skipped-write early-insertion stale-hash leaked-reference ignored-salt chunk-reduction; do
   "$sluice" verify "$model" --device cuda --schedules 24 --inject "$fault" --log-level error >"$folder/fault.txt" 2>&1
   code=$?
   say "fault $fault: exit $code, $(grep -o 'A DIFFERENCE.*\|no difference' "$folder/fault.txt" | head -n 1 | cut -c1-120)"

@@ -40,7 +40,7 @@ for half in rows scheduling; do
   "$sluice" verify "$model" --device cuda --half $half --schedules "$schedules" --log-level error >"$folder/verify.txt" 2>&1 || failed=1
   say "verify $half: $(tail -n 5 "$folder/verify.txt" | tr '\n' ' ')"
 done
-for fault in state-of-drafts:rows state-of-drafts:scheduling published-drafts:rows token-after-end:scheduling; do
+for fault in state-of-drafts:rows state-of-drafts:scheduling inserted-drafts:rows token-after-end:scheduling; do
   "$sluice" verify "$model" --device cuda --half "${fault#*:}" --schedules 24 --inject "${fault%:*}" --log-level error >"$folder/fault.txt" 2>&1 && failed=1
   say "fault $fault: $(grep -o 'A DIFFERENCE.*\|no difference' "$folder/fault.txt" | head -n 1 | cut -c1-120)"
 done

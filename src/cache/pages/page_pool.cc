@@ -21,7 +21,7 @@ int PagePool::allocate() {
     page = oldest_;
     if (page < 0) return -1;
     remove_cached(page);
-    if (!fault_stale_hash) unpublish(page);
+    if (!fault_stale_hash) remove(page);
     ++evicted_count_;
   }
   at(page).owners = 1;
@@ -34,7 +34,7 @@ void PagePool::share(int page) {
 }
 
 void PagePool::claim(int page) {
-  SLUICE_CHECK(at(page).published, "only published content can be claimed");
+  SLUICE_CHECK(at(page).inserted, "only inserted content can be claimed");
   if (at(page).owners++ == 0) remove_cached(page);
 }
 
@@ -42,22 +42,22 @@ void PagePool::release(int page) {
   Page& p = at(page);
   SLUICE_CHECK(p.owners > 0, "a free page was released");
   if (--p.owners > 0) return;
-  if (p.published && p.kept) return append_cached(page);
-  if (p.published) unpublish(page);
+  if (p.inserted && p.kept) return append_cached(page);
+  if (p.inserted) remove(page);
   vacant_.insert(page);
 }
 
-bool PagePool::publish(int page, const BlockHash& hash) {
+bool PagePool::insert(int page, const BlockHash& hash) {
   Page& p = at(page);
-  SLUICE_CHECK(p.owners > 0, "a free page was published");
+  SLUICE_CHECK(p.owners > 0, "a free page was inserted");
   const std::size_t slot = slot_of(hash);
   if (table_[slot] >= 0) return table_[slot] == page;
-  SLUICE_CHECK(!p.published || fault_stale_hash, "a page was published under a second name");
-  if (p.published) unpublish(page);
+  SLUICE_CHECK(!p.inserted || fault_stale_hash, "a page was inserted under a second name");
+  if (p.inserted) remove(page);
   table_[slot_of(hash)] = page;
   hashes_[static_cast<std::size_t>(page)] = hash;
-  p.published = true;
-  ++published_count_;
+  p.inserted = true;
+  ++inserted_count_;
   return true;
 }
 
@@ -66,7 +66,7 @@ int PagePool::find(const BlockHash& hash) const {
 }
 
 void PagePool::keep(int page) {
-  SLUICE_CHECK(at(page).published && at(page).owners > 0, "only published content in use can be marked to be kept");
+  SLUICE_CHECK(at(page).inserted && at(page).owners > 0, "only inserted content in use can be marked to be kept");
   at(page).kept = true;
 }
 
@@ -74,7 +74,7 @@ void PagePool::forget_cached() {
   while (oldest_ >= 0) {
     const int page = oldest_;
     remove_cached(page);
-    unpublish(page);
+    remove(page);
     vacant_.insert(page);
   }
 }
@@ -86,11 +86,11 @@ std::size_t PagePool::slot_of(const BlockHash& hash) const {
 }
 
 // Removes the page from the table, and closes the gap so that no search ends early at it.
-void PagePool::unpublish(int page) {
+void PagePool::remove(int page) {
   Page& p = at(page);
   std::size_t gap = slot_of(hash(page));
-  SLUICE_CHECK(table_[gap] == page, "a published page is in the table");
-  p.published = p.kept = false;
+  SLUICE_CHECK(table_[gap] == page, "an inserted page is in the table");
+  p.inserted = p.kept = false;
   for (std::size_t next = (gap + 1) & mask_; table_[next] >= 0; next = (next + 1) & mask_) {
     const std::size_t wanted = home(hashes_[static_cast<std::size_t>(table_[next])]);
     if (((next - wanted) & mask_) < ((next - gap) & mask_)) continue;  // it would move before its home
@@ -125,27 +125,27 @@ Status PagePool::check() const {
       return internal_error(fmt::format(
           "page {} follows page {} in the order of eviction, but names {} as the one before", page, before, p.older));
     }
-    if (p.owners != 0 || !p.published || !p.kept || vacant_.contains(page)) {
-      return internal_error(fmt::format("page {} is in the order of eviction with {} owners, {}published", page,
-                                        p.owners, p.published ? "" : "not "));
+    if (p.owners != 0 || !p.inserted || !p.kept || vacant_.contains(page)) {
+      return internal_error(fmt::format("page {} is in the order of eviction with {} owners, {}inserted", page,
+                                        p.owners, p.inserted ? "" : "not "));
     }
   }
   for (int page = 0; page < total(); ++page) {
     const Page& p = at(page);
     used += p.owners > 0;
-    in_table += p.published;
-    if (p.published && find(hash(page)) != page) {
-      return internal_error(fmt::format("page {} is published but not found by its hash", page));
+    in_table += p.inserted;
+    if (p.inserted && find(hash(page)) != page) {
+      return internal_error(fmt::format("page {} is inserted but not found by its hash", page));
     }
-    if (vacant_.contains(page) && (p.owners != 0 || p.published)) {
+    if (vacant_.contains(page) && (p.owners != 0 || p.inserted)) {
       return internal_error(
-          fmt::format("page {} is vacant with {} owners{}", page, p.owners, p.published ? ", published" : ""));
+          fmt::format("page {} is vacant with {} owners{}", page, p.owners, p.inserted ? ", inserted" : ""));
     }
   }
   int entries = 0;
   for (const std::int32_t page : table_) entries += page >= 0;
   if (entries != in_table) {
-    return internal_error(fmt::format("the table has {} entries for {} published pages", entries, in_table));
+    return internal_error(fmt::format("the table has {} entries for {} inserted pages", entries, in_table));
   }
   if (before != newest_) {
     return internal_error(

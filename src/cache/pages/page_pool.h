@@ -3,10 +3,10 @@
 // A page is in one of three states:
 //   vacant  no owner, no content; the lowest number is given out first, which keeps touched memory compact and runs
 //           repeatable
-//   cached  no owner, content that was published and kept: found by its hash, and given to others when no page is
+//   cached  no owner, content that was inserted and kept: found by its hash, and given to others when no page is
 //           vacant, the one released longest ago first
 //   used    one owner or more (a sequence each); a page with several is shared and nobody writes to it
-// A published page is found by its hash whether it is used or cached. A hash names at most one page.
+// An inserted page is found by its hash whether it is used or cached. A hash names at most one page.
 // No allocation after construction; memory per page, used, cached or vacant: at most kBytesPerPage. Thread safety: one
 // thread at a time.
 #pragma once
@@ -41,22 +41,22 @@ class PagePool {
   // Adds an owner. The page is used, or (claim only) cached: content found by its hash.
   void share(int page);
   void claim(int page);
-  // Removes an owner. Without any left the page is cached if its content is published and kept, else vacant.
+  // Removes an owner. Without any left the page is cached if its content is inserted and kept, else vacant.
   void release(int page);
   std::int32_t owners(int page) const { return at(page).owners; }
 
   // Names the page's content, which is final. False, and without effect, if another page has the name already.
-  bool publish(int page, const BlockHash& hash);
+  bool insert(int page, const BlockHash& hash);
   int find(const BlockHash& hash) const;  // -1: none
-  bool published(int page) const { return at(page).published; }
+  bool inserted(int page) const { return at(page).inserted; }
   const BlockHash& hash(int page) const { return hashes_[static_cast<std::size_t>(page)]; }
-  // Makes a published page stay when its last owner leaves.
+  // Makes an inserted page stay when its last owner leaves.
   void keep(int page);
   bool kept(int page) const { return at(page).kept; }
   // Makes every cached page vacant.
   void forget_cached();
 
-  std::uint64_t published_count() const { return published_count_; }
+  std::uint64_t inserted_count() const { return inserted_count_; }
   std::uint64_t evicted_count() const { return evicted_count_; }  // cached pages that were given to others
 
   // Checks that each page is in exactly one state and that the table and the order of eviction are consistent
@@ -71,7 +71,7 @@ class PagePool {
   struct Page {
     std::int32_t owners = 0;
     std::int32_t older = -1, newer = -1;  // neighbours among the cached
-    bool published = false, kept = false;
+    bool inserted = false, kept = false;
   };
 
   Page& at(int page) {
@@ -81,20 +81,20 @@ class PagePool {
   const Page& at(int page) const { return const_cast<PagePool*>(this)->at(page); }
   std::size_t home(const BlockHash& hash) const { return static_cast<std::size_t>(hash.word()) & mask_; }
   std::size_t slot_of(const BlockHash& hash) const;  // its slot, or the empty one where it would go
-  void unpublish(int page);
+  void remove(int page);
   void append_cached(int page);
   void remove_cached(int page);
 
   static_assert(sizeof(Page) == 16 && sizeof(BlockHash) == 32);
 
   std::vector<Page> pages_;
-  std::vector<BlockHash> hashes_;  // [page], when published
+  std::vector<BlockHash> hashes_;  // [page], when inserted
   FreeSet vacant_;
   std::vector<std::int32_t> table_;  // open addressing, linear: page or -1; at most half full
   std::size_t mask_ = 0;
   std::int32_t oldest_ = -1, newest_ = -1;
   int cached_ = 0;
-  std::uint64_t published_count_ = 0, evicted_count_ = 0;
+  std::uint64_t inserted_count_ = 0, evicted_count_ = 0;
 };
 
 // Pool<Page>: a PagePool with its own type of pages, so that a page of one pool cannot be passed to another.
@@ -116,15 +116,15 @@ class Pool {
   void release(Page page) { pages_.release(page.value); }
   std::int32_t owners(Page page) const { return pages_.owners(page.value); }
 
-  bool publish(Page page, const BlockHash& hash) { return pages_.publish(page.value, hash); }
+  bool insert(Page page, const BlockHash& hash) { return pages_.insert(page.value, hash); }
   Page find(const BlockHash& hash) const { return Page(pages_.find(hash)); }
-  bool published(Page page) const { return pages_.published(page.value); }
+  bool inserted(Page page) const { return pages_.inserted(page.value); }
   const BlockHash& hash(Page page) const { return pages_.hash(page.value); }
   void keep(Page page) { pages_.keep(page.value); }
   bool kept(Page page) const { return pages_.kept(page.value); }
   void forget_cached() { pages_.forget_cached(); }
 
-  std::uint64_t published_count() const { return pages_.published_count(); }
+  std::uint64_t inserted_count() const { return pages_.inserted_count(); }
   std::uint64_t evicted_count() const { return pages_.evicted_count(); }
   Status check() const { return pages_.check(); }
   PagePool& untyped() { return pages_; }

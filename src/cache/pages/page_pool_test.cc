@@ -30,7 +30,7 @@ BlockHash named(int i) {
 // Allocates a page with content.
 int make(PagePool* pool, int name, bool keep = true) {
   const int page = pool->allocate();
-  EXPECT_TRUE(pool->publish(page, named(name)));
+  EXPECT_TRUE(pool->insert(page, named(name)));
   if (keep) pool->keep(page);
   return page;
 }
@@ -84,8 +84,8 @@ TEST(PagePoolTest, ContentIsFoundWhileItIsUsedAndWhileItIsCached) {
   PagePool pool(2);
   EXPECT_EQ(pool.find(named(7)), -1);
   const int page = pool.allocate();
-  EXPECT_EQ(pool.find(named(7)), -1);  // nothing is found before it is published
-  EXPECT_TRUE(pool.publish(page, named(7)));
+  EXPECT_EQ(pool.find(named(7)), -1);  // nothing is found before it is inserted
+  EXPECT_TRUE(pool.insert(page, named(7)));
   pool.keep(page);
   EXPECT_EQ(pool.find(named(7)), page);
   pool.claim(page);
@@ -110,7 +110,7 @@ TEST(PagePoolTest, APageIsFreeWhenItsLastOwnerLeaves) {
   EXPECT_EQ(pool.vacant(), 2);
 }
 
-TEST(PagePoolTest, PublishedContentThatIsNotKeptIsGoneWithItsLastOwner) {
+TEST(PagePoolTest, InsertedContentThatIsNotKeptIsGoneWithItsLastOwner) {
   PagePool pool(2);
   const int page = make(&pool, 1, false);
   pool.release(page);
@@ -125,8 +125,8 @@ TEST(PagePoolTest, AReusedPageHasForgottenItsContentAndItsKeeping) {
   pool.release(0);
   EXPECT_EQ(pool.allocate(), 0);
   EXPECT_EQ(pool.find(named(1)), -1);
-  EXPECT_FALSE(pool.published(0));
-  EXPECT_TRUE(pool.publish(0, named(2)));
+  EXPECT_FALSE(pool.inserted(0));
+  EXPECT_TRUE(pool.insert(0, named(2)));
   EXPECT_FALSE(pool.kept(0));
   pool.release(0);
   EXPECT_EQ(pool.vacant(), 1);
@@ -136,12 +136,12 @@ TEST(PagePoolTest, AHashNamesOnePage) {
   PagePool pool(2);
   const int first = make(&pool, 1);
   const int second = pool.allocate();
-  EXPECT_FALSE(pool.publish(second, named(1)));
-  EXPECT_FALSE(pool.published(second));
+  EXPECT_FALSE(pool.insert(second, named(1)));
+  EXPECT_FALSE(pool.inserted(second));
   EXPECT_EQ(pool.find(named(1)), first);
-  EXPECT_TRUE(pool.publish(first, named(1)));  // again, under its own name
-  EXPECT_EQ(pool.published_count(), 1U);
-  EXPECT_TRUE(pool.publish(second, named(2)));
+  EXPECT_TRUE(pool.insert(first, named(1)));  // again, under its own name
+  EXPECT_EQ(pool.inserted_count(), 1U);
+  EXPECT_TRUE(pool.insert(second, named(2)));
   EXPECT_TRUE(pool.check().ok());
 }
 
@@ -172,13 +172,13 @@ TEST(PagePoolDeathTest, BrokenOwnershipEndsTheProgram) {
   Pool<WindowPage> pool(2);
   EXPECT_DEATH(pool.release(WindowPage(0)), "a free page was released");
   EXPECT_DEATH(pool.share(WindowPage(1)), "a free page cannot be shared");
-  EXPECT_DEATH(pool.claim(WindowPage(1)), "only published content can be claimed");
-  EXPECT_DEATH(pool.publish(WindowPage(1), named(1)), "a free page was published");
+  EXPECT_DEATH(pool.claim(WindowPage(1)), "only inserted content can be claimed");
+  EXPECT_DEATH(pool.insert(WindowPage(1), named(1)), "a free page was inserted");
   EXPECT_DEATH(static_cast<void>(pool.owners(WindowPage(2))), "outside its pool");
   EXPECT_EQ(pool.allocate(), WindowPage(0));
-  EXPECT_DEATH(pool.keep(WindowPage(0)), "only published content in use can be marked");
-  pool.publish(WindowPage(0), named(1));
-  EXPECT_DEATH(pool.publish(WindowPage(0), named(2)), "under a second name");
+  EXPECT_DEATH(pool.keep(WindowPage(0)), "only inserted content in use can be marked");
+  pool.insert(WindowPage(0), named(1));
+  EXPECT_DEATH(pool.insert(WindowPage(0), named(2)), "under a second name");
 }
 
 TEST(PagePoolTest, TheCheckNamesPlantedDamage) {
@@ -186,15 +186,15 @@ TEST(PagePoolTest, TheCheckNamesPlantedDamage) {
     void (*damage)(const PagePoolDamage&);
     const char* expected;
   };
-  // Pages 0 and 1 are cached, 2 is used and published, 3 is used, 4 is vacant.
+  // Pages 0 and 1 are cached, 2 is used and inserted, 3 is used, 4 is vacant.
   const Case cases[] = {
       {[](const PagePoolDamage& d) { d.set_owners(4, 1); }, "page 4 is vacant with 1 owners"},
       {[](const PagePoolDamage& d) { d.set_owners(1, 1); }, "page 1 is in the order of eviction with 1 owners"},
       {[](const PagePoolDamage& d) { d.unkeep(0); }, "page 0 is in the order of eviction"},
       {[](const PagePoolDamage& d) { d.set_owners(3, 0); }, "1 used + 1 vacant + 2 cached pages"},
-      {[](const PagePoolDamage& d) { d.forget_name(2); }, "page 2 is published but not found by its hash"},
-      {[](const PagePoolDamage& d) { d.mark_published(3, 2); }, "page 3 is published but not found by its hash"},
-      {[](const PagePoolDamage& d) { d.name_again(3); }, "the table has 4 entries for 3 published pages"},
+      {[](const PagePoolDamage& d) { d.forget_name(2); }, "page 2 is inserted but not found by its hash"},
+      {[](const PagePoolDamage& d) { d.mark_inserted(3, 2); }, "page 3 is inserted but not found by its hash"},
+      {[](const PagePoolDamage& d) { d.name_again(3); }, "the table has 4 entries for 3 inserted pages"},
       {[](const PagePoolDamage& d) { d.break_link(1); }, "page 1 follows page 0 in the order of eviction, but names 1"},
       {[](const PagePoolDamage& d) { d.lose_newest(); },
        "page 1 ends the order of eviction, but 0 is called the newest"},
@@ -219,7 +219,7 @@ TEST(PagePoolTest, ADeliberatelyStaleHashIsFoundAfterReuse) {
   pool.release(0);
   EXPECT_EQ(pool.allocate(), 0);
   EXPECT_EQ(pool.find(named(1)), 0);
-  EXPECT_TRUE(pool.publish(0, named(2)));
+  EXPECT_TRUE(pool.insert(0, named(2)));
   EXPECT_TRUE(pool.check().ok()) << pool.check().message();
 }
 
@@ -251,7 +251,7 @@ class Oracle {
     if (kept_.count(page) > 0) return cached_.push_back(page);
     names_.erase(page);
   }
-  bool publish(int page, int name) {
+  bool insert(int page, int name) {
     if (find(name) >= 0) return find(name) == page;
     names_[page] = name;
     return true;
@@ -270,7 +270,7 @@ class Oracle {
     const auto found = std::find_if(names_.begin(), names_.end(), [&](const auto& n) { return n.second == name; });
     return found == names_.end() ? -1 : found->first;
   }
-  bool published(int page) const { return names_.count(page) > 0; }
+  bool inserted(int page) const { return names_.count(page) > 0; }
   bool is_cached(int page) const { return std::count(cached_.begin(), cached_.end(), page) > 0; }
   int cached() const { return static_cast<int>(cached_.size()); }
   int used() const {
@@ -305,17 +305,17 @@ TEST(PagePoolTest, RandomLivesAreThoseOfTheSimplestPool) {
           if (used) pool.share(page), oracle.claim(page);
           break;
         case 3:
-          if (oracle.published(page)) pool.claim(page), oracle.claim(page);
+          if (oracle.inserted(page)) pool.claim(page), oracle.claim(page);
           break;
         case 4:
         case 5:
           if (used) pool.release(page), oracle.release(page);
           break;
         case 6:
-          if (used && !oracle.published(page)) {
-            ASSERT_EQ(pool.publish(page, named(name)), oracle.publish(page, name));
+          if (used && !oracle.inserted(page)) {
+            ASSERT_EQ(pool.insert(page, named(name)), oracle.insert(page, name));
           }
-          if (used && oracle.published(page) && random() % 2 == 0) pool.keep(page), oracle.keep(page);
+          if (used && oracle.inserted(page) && random() % 2 == 0) pool.keep(page), oracle.keep(page);
           break;
         case 7:
           if (random() % 40 == 0) pool.forget_cached(), oracle.forget_cached();
@@ -326,7 +326,7 @@ TEST(PagePoolTest, RandomLivesAreThoseOfTheSimplestPool) {
       ASSERT_EQ(pool.cached(), oracle.cached());
       for (int p = 0; p < pages; ++p) {
         ASSERT_EQ(pool.owners(p), oracle.owners(p));
-        ASSERT_EQ(pool.published(p), oracle.published(p));
+        ASSERT_EQ(pool.inserted(p), oracle.inserted(p));
       }
       for (int n = 0; n < names; ++n) ASSERT_EQ(pool.find(named(n)), oracle.find(n));
     }
@@ -346,7 +346,7 @@ TEST(PagePoolTest, AHundredThousandPagesAreNoSlowerEach) {
   for (int round = 0; round < 2; ++round) {  // the second one evicts every page of the first
     for (int i = 0; i < kPages; ++i) {
       const int page = pool.allocate();
-      pool.publish(page, names[static_cast<std::size_t>(round * kPages + i)]);
+      pool.insert(page, names[static_cast<std::size_t>(round * kPages + i)]);
       pool.keep(page);
     }
     for (int page = 0; page < kPages; ++page) pool.release(page);

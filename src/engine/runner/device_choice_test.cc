@@ -31,7 +31,7 @@ TEST(DeviceChoice, TheProfileOfHopperIsNotThatOfOtherDevices) {
 }
 
 TEST(DeviceChoice, ProfilesOfTheCpuAreThoseOfItsOpsToo) {
-  for (const char* profile : {"default", "plain", "ref", "tiles"}) {
+  for (const char* profile : {"default", "plain", "ref", "amx"}) {
     EXPECT_EQ(choose("cpu", profile).value().ops, nullptr);
     EXPECT_EQ(choose("emulated", profile).value().ops, &emulated_op_table());
   }

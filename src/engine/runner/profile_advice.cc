@@ -51,7 +51,7 @@ std::string tiles_advice(const ProfilePeaks& peaks) {
   if (peaks.times_as_fast < kWorthSaying) return {};
   return fmt::format(
       "a thread's bare products for this model: {:.0f} GFLOP/s on AMX tiles, {:.0f} as the default profile forms them; "
-      "--profile tiles is expected to read prompts {:.1f} times as fast",
+      "--profile amx is expected to read prompts {:.1f} times as fast",
       peaks.by_tiles, peaks.by_default, peaks.times_as_fast);
 }
 

@@ -1,4 +1,4 @@
-// Whether `--profile tiles` would read prompts faster here than the default profile: judged by the model's products and
+// Whether `--profile amx` would read prompts faster here than the default profile: judged by the model's products and
 // the machine's measured peaks, not by whether the processor has tiles, as it may be slow at them, and the default
 // profile fast where all weights are integers. Thread safety: pure functions.
 #pragma once

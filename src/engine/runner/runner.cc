@@ -245,15 +245,15 @@ std::unique_ptr<Model> Runner::replace_model(std::unique_ptr<Model> model, std::
   return model;
 }
 
-Status Runner::run_step(std::span<const StepSpan> spans, const Tap* tap) {
-  SLUICE_RETURN_IF_ERROR(begin(spans, tap));
+Status Runner::run_step(std::span<const StepSpan> spans, const Observer* observer) {
+  SLUICE_RETURN_IF_ERROR(begin(spans, observer));
   const std::shared_ptr<ServedFiles> served = files();
   Status same = served != nullptr ? served->check() : Status();
-  for (const StepSpan& span : spans) settle(span.sequence, same.ok() && span.keep ? span.rows() : 0, span.chain);
+  for (const StepSpan& span : spans) commit(span.sequence, same.ok() && span.keep ? span.rows() : 0, span.chain);
   return same;
 }
 
-Status Runner::begin(std::span<const StepSpan> spans, const Tap* tap) {
+Status Runner::begin(std::span<const StepSpan> spans, const Observer* observer) {
   logit_count_ = 0;
   SLUICE_RETURN_IF_ERROR(check(spans));
   int rows = 0;
@@ -275,7 +275,7 @@ Status Runner::begin(std::span<const StepSpan> spans, const Tap* tap) {
   const bool batched = rows <= kMostBatchedRows;
   if (batched) device_->begin_batch();
   model_->forward(exec_, tables, pools_->view(), reinterpret_cast<float*>(logits_memory_.data()),
-                  tap != nullptr ? tap : tap_);
+                  observer != nullptr ? observer : observer_);
   if (batched) device_->end_batch();
   model_->set_exports(nullptr);
   if (experts_count_ + entries_count_ > 0) device_->wait();
@@ -283,7 +283,7 @@ Status Runner::begin(std::span<const StepSpan> spans, const Tap* tap) {
   return {};
 }
 
-void Runner::settle(StateSlot sequence, int rows, const BlockChain* chain) {
+void Runner::commit(StateSlot sequence, int rows, const BlockChain* chain) {
   SequenceState& state = states_[index(sequence)];
   if (rows == 0) return state.discard();
   state.commit(rows, chain != nullptr ? prefix_cache_.get() : nullptr, chain);
@@ -394,15 +394,16 @@ Status Runner::check_span(const StepSpan& span) {
     last = row;
   }
   last = -1;
-  for (const ScoreWish& wish : span.scores) {
-    if (wish.row <= last || wish.row >= span.rows() || wish.top_logprobs < 0 || wish.top_logprobs > kSampledTop) {
+  for (const ScoreRequest& request : span.scores) {
+    if (request.row <= last || request.row >= span.rows() || request.top_logprobs < 0 ||
+        request.top_logprobs > kSampledTop) {
       return invalid_argument(
           fmt::format("scores: expected ascending rows in [0, {}) with at most {} of the best tokens, found row {} "
                       "after {} with {}",
-                      span.rows(), kSampledTop, wish.row, last, wish.top_logprobs));
+                      span.rows(), kSampledTop, request.row, last, request.top_logprobs));
     }
-    last = wish.row;
-    SLUICE_RETURN_IF_ERROR(check_ids({&wish.token, 1}, position + wish.row + 1, vocab_size_));
+    last = request.row;
+    SLUICE_RETURN_IF_ERROR(check_ids({&request.token, 1}, position + request.row + 1, vocab_size_));
   }
   return {};
 }
@@ -427,24 +428,24 @@ bool Runner::makes_drafts(const StepSpan& span) const {
 }
 
 std::span<const TokenId> Runner::drafts(std::size_t span) {
-  return wish_of_[span] < 0 ? drafts_[span] : model_drafts_.of(static_cast<std::size_t>(wish_of_[span]));
+  return request_of_[span] < 0 ? drafts_[span] : model_drafts_.of(static_cast<std::size_t>(request_of_[span]));
 }
 
 // What the spans are, and the tokens behind their own: those that the model makes may still be on their way.
 void Runner::make_drafts(std::span<const StepSpan> spans) {
   spans_.clear();
-  wishes_.clear();
-  wish_of_.clear();
+  requests_.clear();
+  request_of_.clear();
   drafts_.clear();
   for (const StepSpan& span : spans) {
     spans_.push_back(states_[index(span.sequence)].span());
     drafts_.push_back(span.drafts);
-    wish_of_.push_back(span.model_drafts > 0 ? static_cast<int>(wishes_.size()) : -1);
+    request_of_.push_back(span.model_drafts > 0 ? static_cast<int>(requests_.size()) : -1);
     if (span.model_drafts == 0) continue;
-    wishes_.push_back({spans_.back(), span.model_drafts, span.ids.front(), span.sampling});
+    requests_.push_back({spans_.back(), span.model_drafts, span.ids.front(), span.sampling});
   }
-  if (wishes_.empty()) return;
-  model_drafts_.make(exec_, *model_, pools_->view(), wishes_, reinterpret_cast<float*>(logits_memory_.data()),
+  if (requests_.empty()) return;
+  model_drafts_.make(exec_, *model_, pools_->view(), requests_, reinterpret_cast<float*>(logits_memory_.data()),
                      draws_.newest(), plan_.sequences + 1);
 }
 
@@ -453,10 +454,11 @@ const StepTables& Runner::tables_of(std::span<const StepSpan> spans) {
   builder_.begin();
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const StepSpan& span = spans[i];
-    const std::int32_t draft_slot = wish_of_[i] < 0 ? -1 : model_drafts_.slot(static_cast<std::size_t>(wish_of_[i]));
+    const std::int32_t draft_slot =
+        request_of_[i] < 0 ? -1 : model_drafts_.slot(static_cast<std::size_t>(request_of_[i]));
     builder_.add(spans_[i], span.ids, span.logit_rows, span.newest ? span.sequence.value : -1, drafts_[i], draft_slot);
     wanted_rows_.clear();
-    for (const ScoreWish& wish : span.scores) wanted_rows_.push_back(wish.row);
+    for (const ScoreRequest& request : span.scores) wanted_rows_.push_back(request.row);
     builder_.add_scored(wanted_rows_);
   }
   const StepTables& host = builder_.finish();

@@ -11,15 +11,15 @@
 // If a device does the work later (kernels/device/device.h), the next step may be enqueued before a step's tokens are
 // known:
 //   begin(spans)          enqueues the step; its pages stay reserved
-//   settle(s, rows, ...)  for each span, when its own ids are known: the rows that stay become part of the sequence,
-//                         and the blocks that they complete are published under names made of those ids. The ops that
+//   commit(s, rows, ...)  for each span, when its own ids are known: the rows that stay become part of the sequence,
+//                         and the blocks that they complete are inserted under names made of those ids. The ops that
 //                         compute these are enqueued before any that could read them
 //   draw(rows)            chooses tokens from the step's logits
 //   finish()              waits for these; the next begin() may come before it, with spans whose newest token is not
 //                         known yet
 //
 // The prefix cache works through BlockChain: resume() takes over what a lookup found, and spans that carry their chain
-// publish the blocks that they complete. fork, truncate, swap_out and swap_in are those of SequenceState. By the row
+// insert the blocks that they complete. fork, truncate, swap_out and swap_in are those of SequenceState. By the row
 // law the logits of a token depend on its sequence's tokens up to it only, never on how they were cut into steps. No
 // allocation once warm. Thread safety: one thread at a time.
 #pragma once
@@ -49,7 +49,7 @@
 namespace sluice {
 
 // A row of a span whose logits judge a token that is known: the one behind it.
-struct ScoreWish {
+struct ScoreRequest {
   int row = 0;                // of the span
   TokenId token = 0;          // whose log-probability is asked for
   int top_logprobs = 0;       // and those of so many of the best
@@ -77,13 +77,13 @@ struct StepSpan {
   std::span<const TokenId> ids;          // at least one, or `newest`
   std::span<const int> logit_rows;       // indices of its rows, ascending
   bool keep = true;                      // false: computed, then forgotten; the sequence stays where it was
-  const BlockChain* chain = nullptr;     // of the sequence, up to these tokens: publish the blocks that are complete
+  const BlockChain* chain = nullptr;     // of the sequence, up to these tokens: insert the blocks that are complete
   bool newest = false;                   // one more row: the token that was drawn for the sequence last
-  std::span<const TokenId> drafts = {};  // guesses at those behind it: the last rows, of which some may stay (settle())
+  std::span<const TokenId> drafts = {};  // guesses at those behind it: the last rows, of which some may stay (commit())
   int model_drafts = 0;  // instead: so many that the model makes (Model::draft()), drawn with `sampling`
   const SamplingParams* sampling = nullptr;
-  std::span<const ScoreWish> scores = {};   // by row, ascending
-  const RequestOptions* options = nullptr;  // of its request, constant while the step runs; null: the defaults
+  std::span<const ScoreRequest> scores = {};  // by row, ascending
+  const RequestOptions* options = nullptr;    // of its request, constant while the step runs; null: the defaults
 
   int draft_count() const { return static_cast<int>(drafts.size()) + model_drafts; }
   int rows() const { return static_cast<int>(ids.size()) + newest + draft_count(); }
@@ -135,9 +135,9 @@ class Runner {
   //                       vocabulary, logit_rows out of order, a sequence longer than max_model_len()
   //   kResourceExhausted  the pools are short of pages
   //   kUnavailable        a file of the weights has changed, maybe while the step was computed
-  Status run_step(std::span<const StepSpan> spans, const Tap* tap = nullptr);
-  // The same without its end: each span stays reserved until settle(). Ignores `keep` and `chain` of the spans.
-  Status begin(std::span<const StepSpan> spans, const Tap* tap = nullptr);
+  Status run_step(std::span<const StepSpan> spans, const Observer* observer = nullptr);
+  // The same without its end: each span stays reserved until commit(). Ignores `keep` and `chain` of the spans.
+  Status begin(std::span<const StepSpan> spans, const Observer* observer = nullptr);
   // The drafts of span i of the step begun last; if the model makes them, it waits for them.
   std::span<const TokenId> drafts(std::size_t span);
   // What the step begun last says to the `scores` of its spans, in their order: valid until the next. Their logits are
@@ -152,7 +152,7 @@ class Runner {
   static constexpr std::size_t kScoreBytes = std::size_t{32} << 20;  // once on the device, and once on the host if that
                                                                      // is another
   // Keeps the first `rows` rows of the sequence's span: none, or all but some of its drafts.
-  void settle(StateSlot sequence, int rows, const BlockChain* chain = nullptr);
+  void commit(StateSlot sequence, int rows, const BlockChain* chain = nullptr);
   // SampleRow::row refers to the logits of the step begun last, slot to the sequence, as from sample_row().
   void draw(std::span<const SampleRow> rows);
   bool draws_outstanding() const { return draws_.outstanding(); }
@@ -161,8 +161,8 @@ class Runner {
   // Copies the logits of the step begun last to `to`, which has room for them; they are there once later draws are
   // finished.
   void fetch_logits(std::span<float> to);
-  // The tap of steps that come without one; null: none. It must outlive them.
-  void watch(const Tap* tap) { tap_ = tap; }
+  // The observer of steps that come without one; null: none. It must outlive them.
+  void watch(const Observer* observer) { observer_ = observer; }
   // A state that no forward pass computed, for measurements: the next `rows` rows of the sequence are what `write`
   // makes of the pages of their span, and its open state is that before the first token. Fails as run_step() does for
   // memory and length.
@@ -263,7 +263,7 @@ class Runner {
   std::vector<SequenceState> states_;   // by StateSlot
   std::vector<std::uint64_t> in_step_;  // by StateSlot: the last step that named it
   std::uint64_t step_ = 0;
-  const Tap* tap_ = nullptr;
+  const Observer* observer_ = nullptr;
   int step_rows_ = 0, prepared_rows_ = 0;
   std::vector<double> row_seconds_;
   double draft_seconds_ = 0, wait_seconds_ = 0;
@@ -273,12 +273,12 @@ class Runner {
   StepBuilder builder_;
   std::vector<BatchSpan> spans_;                  // of the last step
   std::vector<std::span<const TokenId>> drafts_;  // of its spans, where they are given
-  std::vector<int> wish_of_;                      // of its spans, in wishes_; -1: the model makes none
+  std::vector<int> request_of_;                   // of its spans, in requests_; -1: the model makes none
   ModelDrafts model_drafts_;
-  std::vector<DraftWish> wishes_;
+  std::vector<DraftRequest> requests_;
   std::size_t logit_count_ = 0;
   StepExports exports_;
-  std::vector<ScoreWish> wanted_scores_;  // of the step
+  std::vector<ScoreRequest> wanted_scores_;  // of the step
   std::vector<RowScore> scores_;
   std::vector<SampleRow> score_rows_;
   std::vector<SampledRow> scored_;

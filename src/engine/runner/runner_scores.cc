@@ -116,10 +116,10 @@ void Runner::score_tile(int first, int rows) {
   score_masks_.assign(count * words, 0);
   score_rows_.clear();
   for (int i = 0; i < rows; ++i) {
-    const ScoreWish& wish = wanted_scores_[static_cast<std::size_t>(first + i)];
+    const ScoreRequest& request = wanted_scores_[static_cast<std::size_t>(first + i)];
     std::uint32_t* mask = &score_masks_[static_cast<std::size_t>(i) * words];
-    mask[wish.token / 32] = 1U << (wish.token % 32);
-    score_rows_.push_back({.row = i, .temperature = 0, .top_logprobs = wish.top_logprobs, .allowed = mask});
+    mask[request.token / 32] = 1U << (request.token % 32);
+    score_rows_.push_back({.row = i, .temperature = 0, .top_logprobs = request.top_logprobs, .allowed = mask});
   }
   scored_.resize(count);
   const Exec own{.pool = exec_.pool, .kernels = exec_.kernels != nullptr ? exec_.kernels : &scalar_kernels()};
@@ -132,9 +132,9 @@ void Runner::score_tile(int first, int rows) {
     const auto row = static_cast<std::size_t>(i);
     const std::span<const float> of_row(logits + row * vocab_size_, vocab_size_);
     const std::size_t score = static_cast<std::size_t>(first) + row;
-    const ScoreWish& wish = wanted_scores_[score];
-    scores_[score] = {scored_[row], rank_of(wish.token, of_row)};
-    if (wish.distribution) scores_[score].distribution = distribution_of(of_row);
+    const ScoreRequest& request = wanted_scores_[score];
+    scores_[score] = {scored_[row], rank_of(request.token, of_row)};
+    if (request.distribution) scores_[score].distribution = distribution_of(of_row);
   });
 }
 

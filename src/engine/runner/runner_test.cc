@@ -221,7 +221,7 @@ TEST(RunnerTest, EveryProfileHasARootOfItsOwn) {
       root([](auto&) {}),
       root([](auto&) {}, "salt"),
       root([](auto& o) { o.numerics.profile = "plain"; }),
-      root([](auto& o) { o.numerics.profile = "tiles"; }),
+      root([](auto& o) { o.numerics.profile = "amx"; }),
       root([](auto& o) { o.numerics.kv_cache_dtype = "fp8"; }),
       root(expanded),
       root(expanded, "salt"),

@@ -5,9 +5,9 @@
 
 namespace sluice {
 
-Result<ComputedStep> BegunStep::settle() && {
-  SLUICE_CHECK(handle_.stepper() != nullptr, "a step is settled once");
-  handle_.stepper()->settle();
+Result<ComputedStep> BegunStep::commit() && {
+  SLUICE_CHECK(handle_.stepper() != nullptr, "a step is committed once");
+  handle_.stepper()->commit();
   if (!status_.ok()) return std::move(status_);
   return ComputedStep(std::move(handle_));
 }
@@ -45,7 +45,7 @@ SentStep ComputedStep::send() && {
 
 void ComputedStep::end() && {
   SLUICE_CHECK(handle_.stepper() != nullptr, "a step ends once");
-  StepHandle(std::move(handle_)).stepper()->settle_drafts();
+  StepHandle(std::move(handle_)).stepper()->commit_drafts();
 }
 
 TakenStep SentStep::take() && {
@@ -56,7 +56,7 @@ TakenStep SentStep::take() && {
 
 void TakenStep::end() && {
   StepHandle handle = std::move(handle_);
-  if (drafted_ && handle.stepper() != nullptr) handle.stepper()->settle_drafts();
+  if (drafted_ && handle.stepper() != nullptr) handle.stepper()->commit_drafts();
 }
 
 }  // namespace sluice

@@ -2,7 +2,7 @@
 // next state consumes it. Calls in another order do not compile (step_in_flight_test.cc).
 //
 //   BegunStep begun = stepper.begin();                      the step is planned and enqueued
-//   Result<ComputedStep> step = std::move(begun).settle();  its rows are part of their sequences
+//   Result<ComputedStep> step = std::move(begun).commit();  its rows are part of their sequences
 //   step->draw(id, step->logits_row(i), sampling);          tokens are drawn where the logits are
 //   SentStep sent = std::move(*step).send();                sequences whose last token is drawn leave the plans
 //   TakenStep taken = std::move(sent).take();               waits for the tokens: append() or end() for each
@@ -10,7 +10,7 @@
 //
 // Callers that know the tokens without drawing append() them, or end() the sequences, and then end the computed step.
 //
-// Asynchronous steps: a SentStep without drafts may be kept, and taken between the next begin() and its settle(). Plans
+// Asynchronous steps: a SentStep without drafts may be kept, and taken between the next begin() and its commit(). Plans
 // need counts, not tokens, so only an end that depends on a token is noticed a step late; the row that was already
 // begun for it is discarded. A SentStep with drafts (drafted()) is taken and ended before the next begin().
 //
@@ -117,7 +117,7 @@ class [[nodiscard]] ComputedStep {
 class [[nodiscard]] BegunStep {
  public:
   // An error means that the step could not be computed: nothing has changed, and Stepper::failed() lists its sequences.
-  Result<ComputedStep> settle() &&;
+  Result<ComputedStep> commit() &&;
 
  private:
   friend class Stepper;

@@ -15,7 +15,7 @@ namespace {
 template <class T>
 concept Begins = requires(T&& t) { std::forward<T>(t).begin(); };
 template <class T>
-concept Settles = requires(T&& t) { std::forward<T>(t).settle(); };
+concept Commits = requires(T&& t) { std::forward<T>(t).commit(); };
 template <class T>
 concept Draws = requires(T&& t) { std::forward<T>(t).draw(SequenceId(0), std::size_t{0}, SamplingParams{}); };
 template <class T>
@@ -25,19 +25,19 @@ concept Takes = requires(T&& t) { std::forward<T>(t).take(); };
 template <class T>
 concept Ends = requires(T&& t) { std::forward<T>(t).end(); };
 template <class T>
-concept SettlesDrafts = requires(T&& t) { std::forward<T>(t).settle_drafts(); };
+concept CommitsDrafts = requires(T&& t) { std::forward<T>(t).commit_drafts(); };
 
 // Each state has its own functions, and no others.
-static_assert(Begins<Stepper&> && !Settles<Stepper&> && !Draws<Stepper&> && !Sends<Stepper&> && !Takes<Stepper&> &&
-              !SettlesDrafts<Stepper&>);
-static_assert(Settles<BegunStep> && !Draws<BegunStep> && !Sends<BegunStep> && !Takes<BegunStep> && !Ends<BegunStep>);
-static_assert(Draws<ComputedStep> && Sends<ComputedStep> && Ends<ComputedStep> && !Settles<ComputedStep> &&
+static_assert(Begins<Stepper&> && !Commits<Stepper&> && !Draws<Stepper&> && !Sends<Stepper&> && !Takes<Stepper&> &&
+              !CommitsDrafts<Stepper&>);
+static_assert(Commits<BegunStep> && !Draws<BegunStep> && !Sends<BegunStep> && !Takes<BegunStep> && !Ends<BegunStep>);
+static_assert(Draws<ComputedStep> && Sends<ComputedStep> && Ends<ComputedStep> && !Commits<ComputedStep> &&
               !Takes<ComputedStep>);
 static_assert(Takes<SentStep> && !Draws<SentStep> && !Sends<SentStep> && !Ends<SentStep>);
 static_assert(Ends<TakenStep> && !Takes<TakenStep> && !Draws<TakenStep>);
 
 // The call that ends a state consumes its object.
-static_assert(!Settles<BegunStep&> && !Sends<ComputedStep&> && !Ends<ComputedStep&> && !Takes<SentStep&> &&
+static_assert(!Commits<BegunStep&> && !Sends<ComputedStep&> && !Ends<ComputedStep&> && !Takes<SentStep&> &&
               !Ends<TakenStep&>);
 
 // Nobody makes a later state without the earlier one, or two of one.

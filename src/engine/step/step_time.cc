@@ -81,7 +81,7 @@ class TimedSequence {
     }
     runner_->wait();
     const double seconds = clock_seconds(clock_) - start;
-    runner_->settle(slot_, 0);
+    runner_->commit(slot_, 0);
     return seconds;
   }
 
@@ -242,7 +242,7 @@ double time_in_turn(Runner& runner, bool waits) {
     if (i == 0) span.ids = {&first, 1};
     if (!runner.begin({&span, 1}).ok()) break;
     if (runner.draws_outstanding()) std::ignore = runner.finish();
-    runner.settle(*slot, 1);
+    runner.commit(*slot, 1);
     const SampleRow draw = sample_row({.temperature = 0}, 0, runner.position(*slot), slot->value);
     runner.draw({&draw, 1});
     if (waits) std::ignore = runner.finish();

@@ -194,8 +194,8 @@ void Stepper::append(SequenceId id, TokenId token) {
   LiveSequence& s = sequence(id);
   SLUICE_CHECK(s.draw < 0, "a token is appended when it has been taken");
   s.tokens.push_back(token);
-  if (s.foreseen >= 0 && !s.complete) scheduler_.foresaw(id, s.foreseen_by, token == s.foreseen);
-  s.foreseen = -1;
+  if (s.predicted >= 0 && !s.complete) scheduler_.record_prediction(id, s.predicted_by, token == s.predicted);
+  s.predicted = -1;
   if (s.tokens.size() % static_cast<std::size_t>(kBlockTokens) == 0 && runner_->prefix_cache().enabled()) {
     s.chain->extend(s.tokens);
     if (recorder_ != nullptr) record_blocks(s, s.chain->blocks() - 1);
@@ -203,7 +203,7 @@ void Stepper::append(SequenceId id, TokenId token) {
 }
 
 Status Stepper::begin_step() {
-  SLUICE_CHECK(step_spans_.empty(), "a step is settled before the next begins");
+  SLUICE_CHECK(step_spans_.empty(), "a step is committed before the next begins");
   if (recorder_ != nullptr) step_began_ns_ = StepRecorder::now_ns();
   sampled_.clear();
   failed_.clear();
@@ -239,9 +239,9 @@ Status Stepper::begin_step() {
   return status;
 }
 
-void Stepper::settle() {
+void Stepper::commit() {
   for (std::size_t i = 0; i < step_spans_.size(); ++i) {
-    if (!step_ids_[i] || step_spans_[i].draft_count() > 0) continue;  // ended since; settle_drafts()
+    if (!step_ids_[i] || step_spans_[i].draft_count() > 0) continue;  // ended since; commit_drafts()
     keep_rows(i, step_spans_[i].rows());
   }
   if (!drafted_) step_spans_.clear();
@@ -251,7 +251,7 @@ void Stepper::settle() {
 void Stepper::keep_rows(std::size_t span, int rows) {
   LiveSequence& s = sequence(step_ids_[span]);
   if (exports(s)) export_rows(s, span, rows);
-  runner_->settle(s.slot, rows, step_spans_[span].chain);
+  runner_->commit(s.slot, rows, step_spans_[span].chain);
   s.span = -1;
   step_ids_[span] = {};
   if (s.expected_begin < s.expected_end) forget_expected_before(s, runner_->position(s.slot) / kBlockTokens);
@@ -340,11 +340,11 @@ void Stepper::build_spans() {
   row_indices_.clear();
   logits_rows_.clear();
   drafts_.clear();
-  score_wishes_.clear();
+  score_requests_.clear();
   const auto rows = static_cast<std::size_t>(plan_.rows);  // of the plan: what points into these stays where it is
   row_indices_.reserve(rows);
   drafts_.reserve(rows);
-  score_wishes_.reserve(rows);
+  score_requests_.reserve(rows);
   for (const Span& span : plan_.spans) {
     LiveSequence& s = sequence(span.sequence);
     if (!s.slot) continue;  // its state was lost on the way back

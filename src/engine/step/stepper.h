@@ -3,7 +3,7 @@
 //
 //   id = stepper.add({...});                              waits
 //   BegunStep begun = stepper.begin();                    plans and computes; the objects of step_in_flight.h go on
-//   Result<ComputedStep> step = std::move(begun).settle();
+//   Result<ComputedStep> step = std::move(begun).commit();
 //   for (i < step->sampled().size())               row i of runner.logits() chooses the next token of sampled()[i]:
 //     stepper.append(sampled()[i], token), or stepper.end(sampled()[i], ...) when that was its last
 //   std::move(*step).end();                        or: draw() for each, send(), take(), append() or end(), end()
@@ -51,7 +51,7 @@ class Stepper final {
   // was begun since the last call.
   void close_record();
   // Where everything stands.
-  EngineLook look() const;
+  EngineSnapshot snapshot() const;
 
   Status check(int prompt_tokens, int max_tokens) const;
   int most_tokens(int prompt_tokens) const { return scheduler_.most_tokens(prompt_tokens); }
@@ -67,7 +67,7 @@ class Stepper final {
   void set_paused(SequenceId id, bool paused);
   void append(SequenceId id, TokenId token);
 
-  // Plans a step and enqueues it. The step before it must be settled, and ended if it had drafts.
+  // Plans a step and enqueues it. The step before it must be committed, and ended if it had drafts.
   BegunStep begin() { return {this, begin_step()}; }
   // The last step, with all that belongs to it; or the one before it, behind which the last one was enqueued, from when
   // its own predecessor was done to when its tokens were known.
@@ -105,11 +105,11 @@ class Stepper final {
   friend class SentStep;
   friend class TakenStep;
   Status begin_step();
-  void settle();
+  void commit();
   void draw(SequenceId id, std::size_t row, const SamplingParams& sampling);
   void send();
   std::span<const DrawnToken> take();
-  void settle_drafts();
+  void commit_drafts();
   std::span<const TokenId> drafts(SequenceId id) const;
   int draft_count(SequenceId id) const;
 
@@ -127,7 +127,7 @@ class Stepper final {
   // The first token of the prompt that waits for its log-probability; the prompt's end: none does.
   static Position unscored(const LiveSequence& s);
   static Position most_resume(const LiveSequence& s);
-  std::span<const ScoreWish> scores_of(const Span& span);
+  std::span<const ScoreRequest> scores_of(const Span& span);
   void take_scores();
   void export_rows(LiveSequence& s, std::size_t span, int rows);
   static bool exports(const LiveSequence& s) { return s.options->exports(); }
@@ -170,7 +170,7 @@ class Stepper final {
   std::uint32_t number(SequenceId id);
   void record_span(const Span& span);
   void record_idle();
-  SequenceLook look(const LiveSequence& s, SequenceId id) const;
+  SequenceSnapshot snapshot(const LiveSequence& s, SequenceId id) const;
   static LiveSequence copy_of_prompt(const LiveSequence& other, const SequenceAnswer& answer);
   LiveSequence& sequence(SequenceId id) { return sequences_[id]; }
   const LiveSequence& sequence(SequenceId id) const { return sequences_[id]; }
@@ -188,11 +188,11 @@ class Stepper final {
   std::vector<std::uint32_t> numbers_;  // by SequenceId: its number
   std::vector<SequenceId> sampled_, failed_;
   std::vector<StepSpan> step_spans_;
-  std::vector<SequenceId> step_ids_;      // of step_spans_
-  std::vector<int> row_indices_;          // what step_spans_' logit_rows point into
-  std::vector<TokenId> drafts_;           // ... and their drafts
-  std::vector<ScoreWish> score_wishes_;   // ... and their scores
-  std::vector<std::size_t> logits_rows_;  // of sampled_
+  std::vector<SequenceId> step_ids_;          // of step_spans_
+  std::vector<int> row_indices_;              // what step_spans_' logit_rows point into
+  std::vector<TokenId> drafts_;               // ... and their drafts
+  std::vector<ScoreRequest> score_requests_;  // ... and their scores
+  std::vector<std::size_t> logits_rows_;      // of sampled_
   bool drafted_ = false, blocked_ = false;
   int asks_after_ = 0;  // so many steps for which it is not asked whether a wait for tokens pays
   struct Watched {

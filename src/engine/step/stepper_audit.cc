@@ -69,7 +69,7 @@ Status Stepper::audit_chain() const {
   const CachePools& pools = runner_->pools();
   for (std::size_t b = 0; b < state.latent_pages().size(); ++b) {
     const LatentPage page = state.latent_pages()[b];
-    if (!pools.latents().published(page) || static_cast<int>(b) >= again.blocks()) continue;
+    if (!pools.latents().inserted(page) || static_cast<int>(b) >= again.blocks()) continue;
     if (pools.latents().hash(page) == again[static_cast<int>(b)]) continue;
     return internal_error(
         fmt::format("audit: latent page {} holds block {} of a sequence under another name", page.value, b));

@@ -1,5 +1,5 @@
 // Stepper: tokens that are guessed (docs/speculation.md). They exist within a step only: made when it is planned, gone
-// when it is settled.
+// when it is committed.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -41,7 +41,7 @@ bool Stepper::wants_tokens() {
 
 void Stepper::offer_drafts(SequenceId id) {
   LiveSequence& s = sequence(id);
-  s.foreseen = -1;
+  s.predicted = -1;
   if (drafter_) {
     const int drafts = drafter_(id, std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_)));
     if (drafts > 0) offer_proposal(id, DraftSource::kLongCopy, drafts);
@@ -82,9 +82,9 @@ void Stepper::offer_copies(SequenceId id) {
 // Where a token is on its way, the first one of the proposal is a guess at that.
 void Stepper::offer_proposal(SequenceId id, DraftSource source, int tokens) {
   LiveSequence& s = sequence(id);
-  const bool foreseen = s.draw >= 0;
-  if (foreseen) s.foreseen = s.proposal.front(), s.foreseen_by = source, --tokens;
-  if (tokens > 0) facts_.offers.push_back({id, source, tokens, foreseen});
+  const bool predicted = s.draw >= 0;
+  if (predicted) s.predicted = s.proposal.front(), s.predicted_by = source, --tokens;
+  if (tokens > 0) facts_.offers.push_back({id, source, tokens, predicted});
 }
 
 void Stepper::set_drafts(const Span& span, StepSpan* of) {
@@ -144,7 +144,7 @@ void Stepper::count_drafts(DraftSource source, std::size_t drafted, std::size_t 
   for (std::size_t i = 0; i < right; ++i) ++stats.accepted_by_depth[i];
 }
 
-void Stepper::settle_drafts() {
+void Stepper::commit_drafts() {
   if (!drafted_) return;
   for (std::size_t i = 0; i < step_spans_.size(); ++i) {
     if (!step_ids_[i]) continue;

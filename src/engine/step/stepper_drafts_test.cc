@@ -63,7 +63,7 @@ class Ahead {
     if (stepper_->outstanding() && stepper_->wants_tokens()) take(), waited = true;
     BegunStep begun = stepper_->begin();
     if (stepper_->outstanding()) take();
-    Result<ComputedStep> computed = std::move(begun).settle();
+    Result<ComputedStep> computed = std::move(begun).commit();
     EXPECT_TRUE(computed.ok());
     for (std::size_t i = 0; i < computed->sampled().size(); ++i) {
       computed->draw(computed->sampled()[i], computed->logits_row(i), {.temperature = 0});
@@ -143,8 +143,8 @@ TEST(StepperDraftsTest, CopiesThatAreNeverRightAreNotWaitedFor) {
   }
 }
 
-// Of many sequences some steps are not asked about; what was foreseen in one is not compared with the next token.
-TEST(StepperDraftsTest, WhatWasForeseenIsComparedOnce) {
+// Of many sequences some steps are not asked about; what was predicted in one is not compared with the next token.
+TEST(StepperDraftsTest, WhatWasPredictedIsComparedOnce) {
   Ahead ahead(16, {.row = 0.03});
   bool right = false;
   ahead.draft_by(many, [&right](int, int) { return right; });
@@ -166,7 +166,7 @@ TEST(StepperDraftsTest, ACopyOfTheTokenOnItsWayAloneIsNotWaitedFor) {
 // Drafts behind the token on its way are as likely as the second, not as the first: of copies whose first token alone
 // is right nothing is expected there. They have drafts from one step without them to the next, and are then tried
 // again.
-TEST(StepperDraftsTest, WhatIsForeseenIsAsLikelyAsWhatFollows) {
+TEST(StepperDraftsTest, WhatIsPredictedIsAsLikelyAsWhatFollows) {
   Ahead ahead(1);
   ahead.draft_by(many, [](int next, int at) { return at == next; });
   ahead.waits(300);

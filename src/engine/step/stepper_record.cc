@@ -9,17 +9,17 @@ namespace sluice {
 namespace {
 
 template <class Page>
-PoolLook look_at(const Pool<Page>& pool, std::size_t page_bytes) {
-  PoolLook look;
-  look.pages = pool.total();
-  look.used = pool.used();
-  look.cached = pool.cached();
-  look.page_bytes = static_cast<std::int64_t>(page_bytes);
-  const std::int64_t pages = pool.total(), cells = std::min<std::int64_t>(pages, PoolLook::kCells);
+PoolSnapshot snapshot_of(const Pool<Page>& pool, std::size_t page_bytes) {
+  PoolSnapshot snapshot;
+  snapshot.pages = pool.total();
+  snapshot.used = pool.used();
+  snapshot.cached = pool.cached();
+  snapshot.page_bytes = static_cast<std::int64_t>(page_bytes);
+  const std::int64_t pages = pool.total(), cells = std::min<std::int64_t>(pages, PoolSnapshot::kCells);
   const auto level = [](std::int64_t part, std::int64_t whole) {
     return static_cast<std::uint8_t>((part * 15 + whole - 1) / whole);
   };
-  look.cells.reserve(static_cast<std::size_t>(cells));
+  snapshot.cells.reserve(static_cast<std::size_t>(cells));
   for (std::int64_t cell = 0; cell < cells; ++cell) {
     const std::int64_t first = cell * pages / cells, end = (cell + 1) * pages / cells;
     std::int64_t used = 0, shared = 0, cached = 0;
@@ -28,11 +28,11 @@ PoolLook look_at(const Pool<Page>& pool, std::size_t page_bytes) {
       const int owners = pool.owners(at);
       used += owners == 1;
       shared += owners > 1;
-      cached += owners == 0 && pool.published(at);
+      cached += owners == 0 && pool.inserted(at);
     }
-    look.cells.push_back({level(used, end - first), level(shared, end - first), level(cached, end - first)});
+    snapshot.cells.push_back({level(used, end - first), level(shared, end - first), level(cached, end - first)});
   }
-  return look;
+  return snapshot;
 }
 
 }  // namespace
@@ -136,9 +136,9 @@ void Stepper::fill(EngineStats* stats) const {
   stats->swap_bytes_total = static_cast<std::int64_t>(runner_->swap_space().bytes_total());
   stats->swap_bytes_used = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
   CacheStats& cache = stats->cache;
-  cache.published_blocks = pools.latents().published_count();
+  cache.inserted_blocks = pools.latents().inserted_count();
   cache.evicted_blocks = pools.latents().evicted_count();
-  cache.published_windows = pools.windows().published_count();
+  cache.inserted_windows = pools.windows().inserted_count();
   cache.evicted_windows = pools.windows().evicted_count();
   cache.latent_pages_total = pools.latents().total();
   cache.latent_pages_cached = pools.latents().cached();
@@ -148,62 +148,63 @@ void Stepper::fill(EngineStats* stats) const {
   cache.window_pages_used = pools.windows().used();
 }
 
-SequenceLook Stepper::look(const LiveSequence& s, SequenceId id) const {
-  SequenceLook look;
-  look.sequence = s.number;
-  look.request = s.answer.request != nullptr ? s.answer.request->id : 0;
-  look.choice = s.answer.choice;
-  look.priority = s.counts.priority;
-  look.prompt_tokens = s.counts.prompt_tokens;
-  look.tokens = static_cast<int>(s.tokens.size());
-  look.cached_tokens = s.cached_tokens;
+SequenceSnapshot Stepper::snapshot(const LiveSequence& s, SequenceId id) const {
+  SequenceSnapshot snapshot;
+  snapshot.sequence = s.number;
+  snapshot.request = s.answer.request != nullptr ? s.answer.request->id : 0;
+  snapshot.choice = s.answer.choice;
+  snapshot.priority = s.counts.priority;
+  snapshot.prompt_tokens = s.counts.prompt_tokens;
+  snapshot.tokens = static_cast<int>(s.tokens.size());
+  snapshot.cached_tokens = s.cached_tokens;
   if (s.slot) {
     const SequenceState& state = runner_->state(s.slot);
-    look.computed = state.position();
-    look.state = look.computed < look.prompt_tokens ? SequenceLook::State::kPrompt : SequenceLook::State::kDecoding;
-    if (!s.complete && scheduler_.paused(id)) look.state = SequenceLook::State::kPaused;
-    look.window_pages = static_cast<int>(state.window_pages().size());
-    for (const LatentPage page : state.latent_pages()) look.latent_pages.push_back(page.value);
-    return look;
+    snapshot.computed = state.position();
+    snapshot.state = snapshot.computed < snapshot.prompt_tokens ? SequenceSnapshot::State::kPrompt
+                                                                : SequenceSnapshot::State::kDecoding;
+    if (!s.complete && scheduler_.paused(id)) snapshot.state = SequenceSnapshot::State::kPaused;
+    snapshot.window_pages = static_cast<int>(state.window_pages().size());
+    for (const LatentPage page : state.latent_pages()) snapshot.latent_pages.push_back(page.value);
+    return snapshot;
   }
-  look.state = s.swapped ? SequenceLook::State::kSwapped : SequenceLook::State::kWaiting;
-  look.computed = s.swapped ? s.swapped_position : 0;
-  look.reason = scheduler_.wait_reason(id);
-  return look;
+  snapshot.state = s.swapped ? SequenceSnapshot::State::kSwapped : SequenceSnapshot::State::kWaiting;
+  snapshot.computed = s.swapped ? s.swapped_position : 0;
+  snapshot.reason = scheduler_.wait_reason(id);
+  return snapshot;
 }
 
-EngineLook Stepper::look() const {
+EngineSnapshot Stepper::snapshot() const {
   const CachePools& pools = runner_->pools();
   const SchedulerLimits& limits = scheduler_.limits();
-  EngineLook look;
-  look.now_ns = StepRecorder::now_ns();
-  look.policy = word_of(limits.policy);
-  look.most_rows = limits.max_batched_tokens;
-  look.most_sequences = limits.max_seqs;
-  look.most_tokens = limits.max_model_len;
-  look.latents = look_at(pools.latents(), pools.layout().latent_page_bytes());
-  look.windows = look_at(pools.windows(), pools.layout().window_page_bytes());
-  look.slots = pools.slots().total();
-  look.slots_used = pools.slots().used();
-  look.slot_bytes = static_cast<std::int64_t>(pools.layout().open_bytes()) * pools.plan().open_states;
-  look.swap_bytes = static_cast<std::int64_t>(runner_->swap_space().bytes_total());
-  look.swap_bytes_used = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
+  EngineSnapshot snapshot;
+  snapshot.now_ns = StepRecorder::now_ns();
+  snapshot.policy = word_of(limits.policy);
+  snapshot.most_rows = limits.max_batched_tokens;
+  snapshot.most_sequences = limits.max_seqs;
+  snapshot.most_tokens = limits.max_model_len;
+  snapshot.latents = snapshot_of(pools.latents(), pools.layout().latent_page_bytes());
+  snapshot.windows = snapshot_of(pools.windows(), pools.layout().window_page_bytes());
+  snapshot.slots = pools.slots().total();
+  snapshot.slots_used = pools.slots().used();
+  snapshot.slot_bytes = static_cast<std::int64_t>(pools.layout().open_bytes()) * pools.plan().open_states;
+  snapshot.swap_bytes = static_cast<std::int64_t>(runner_->swap_space().bytes_total());
+  snapshot.swap_bytes_used = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
   for (std::size_t i = 0; i < sequences_.entries().size(); ++i) {
     const LiveSequence& s = sequences_.entries()[i];
-    if (s.alive && s.slot) look.sequences.push_back(this->look(s, SequenceId(static_cast<std::int32_t>(i))));
+    if (s.alive && s.slot) snapshot.sequences.push_back(this->snapshot(s, SequenceId(static_cast<std::int32_t>(i))));
   }
-  std::sort(look.sequences.begin(), look.sequences.end(),
-            [](const SequenceLook& a, const SequenceLook& b) { return a.sequence < b.sequence; });
+  std::sort(snapshot.sequences.begin(), snapshot.sequences.end(),
+            [](const SequenceSnapshot& a, const SequenceSnapshot& b) { return a.sequence < b.sequence; });
   const bool by_priority = limits.policy == SchedulingPolicy::kPriority;
   int best = 0;
   bool first = true;
   for (const SequenceId id : scheduler_.in_order_of_waiting()) {
-    SequenceLook one = this->look(sequence(id), id);
+    SequenceSnapshot one = this->snapshot(sequence(id), id);
     if (std::exchange(first, false)) best = one.priority;
     if (by_priority && one.reason == WaitReason::kQueue && one.priority > best) one.reason = WaitReason::kPriority;
-    look.sequences.push_back(std::move(one));
+    snapshot.sequences.push_back(std::move(one));
   }
-  return look;
+  return snapshot;
 }
 
 }  // namespace sluice

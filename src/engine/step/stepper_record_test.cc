@@ -98,7 +98,7 @@ class RecordedSchedule {
     const EngineStats before = stage_.stats();
     const std::map<std::int32_t, std::uint32_t> numbers = numbers_;
     // As the sequences are at the plan: Stage ends those that are complete.
-    Result<ComputedStep> step = stepper().begin().settle();
+    Result<ComputedStep> step = stepper().begin().commit();
     ASSERT_TRUE(step.ok());
     const StepPlan plan = stepper().plan();
     const EngineStats planned = stage_.stats();
@@ -266,7 +266,7 @@ TEST(StepperRecordTest, FiveHundredRandomSchedules) {
   EXPECT_GT(idle_plans, 10U);
 }
 
-TEST(StepperRecordTest, ALookSaysWhoRunsAndWhyOthersWait) {
+TEST(StepperRecordTest, ASnapshotSaysWhoRunsAndWhyOthersWait) {
   EngineSetup options = small_options();
   options.scheduler.max_num_seqs = 1;
   options.scheduler.scheduling_policy = SchedulingPolicy::kPriority;
@@ -277,34 +277,34 @@ TEST(StepperRecordTest, ALookSaysWhoRunsAndWhyOthersWait) {
   stage.add("waits", random_tokens(20, 2), 8, 1);
   stage.add("worse", random_tokens(20, 3), 8, 2);
   for (int i = 0; i < 5; ++i) stage.step();
-  const EngineLook look = stage.stepper().look();
-  EXPECT_EQ(look.policy, "priority");
-  EXPECT_EQ(look.most_sequences, 1);
-  EXPECT_EQ(look.most_rows, 64);
-  ASSERT_EQ(look.sequences.size(), 3U);
-  EXPECT_EQ(look.sequences[0].state, SequenceLook::State::kDecoding);
-  EXPECT_EQ(look.sequences[0].prompt_tokens, 200);
-  EXPECT_EQ(look.sequences[0].computed, look.sequences[0].tokens - 1);
-  EXPECT_EQ(look.sequences[0].latent_pages.size(), 2U);
-  EXPECT_EQ(look.sequences[1].reason, WaitReason::kPlaces);
-  EXPECT_EQ(look.sequences[2].reason, WaitReason::kPriority);
+  const EngineSnapshot snapshot = stage.stepper().snapshot();
+  EXPECT_EQ(snapshot.policy, "priority");
+  EXPECT_EQ(snapshot.most_sequences, 1);
+  EXPECT_EQ(snapshot.most_rows, 64);
+  ASSERT_EQ(snapshot.sequences.size(), 3U);
+  EXPECT_EQ(snapshot.sequences[0].state, SequenceSnapshot::State::kDecoding);
+  EXPECT_EQ(snapshot.sequences[0].prompt_tokens, 200);
+  EXPECT_EQ(snapshot.sequences[0].computed, snapshot.sequences[0].tokens - 1);
+  EXPECT_EQ(snapshot.sequences[0].latent_pages.size(), 2U);
+  EXPECT_EQ(snapshot.sequences[1].reason, WaitReason::kPlaces);
+  EXPECT_EQ(snapshot.sequences[2].reason, WaitReason::kPriority);
   const CachePools& pools = stage.runner().pools();
-  EXPECT_EQ(look.latents.pages, pools.latents().total());
-  EXPECT_EQ(look.latents.used, 2);
-  ASSERT_GE(look.latents.cells.size(), 3U);
-  EXPECT_GE(look.latents.cells[0].used, 1);
-  EXPECT_EQ(look.latents.cells.back(), PoolLook::Cell{});
+  EXPECT_EQ(snapshot.latents.pages, pools.latents().total());
+  EXPECT_EQ(snapshot.latents.used, 2);
+  ASSERT_GE(snapshot.latents.cells.size(), 3U);
+  EXPECT_GE(snapshot.latents.cells[0].used, 1);
+  EXPECT_EQ(snapshot.latents.cells.back(), PoolSnapshot::Cell{});
 }
 
-// A look says of a pool what the pool says itself.
+// A snapshot says of a pool what the pool says itself.
 template <class Page>
-void expect_pool(const Pool<Page>& pool, const PoolLook& looked) {
+void expect_pool(const Pool<Page>& pool, const PoolSnapshot& looked) {
   EXPECT_EQ(looked.pages, pool.total());
   EXPECT_EQ(looked.used, pool.used());
   EXPECT_EQ(looked.cached, pool.cached());
 }
 
-TEST(StepperRecordTest, ALookAndTheCountersSayWhatIsHeldCachedAndEvicted) {
+TEST(StepperRecordTest, ASnapshotAndTheCountersSayWhatIsHeldCachedAndEvicted) {
   EngineSetup options = small_options();
   options.cache.kv_cache_memory = 40 << 10;
   Stage stage(options);
@@ -318,20 +318,20 @@ TEST(StepperRecordTest, ALookAndTheCountersSayWhatIsHeldCachedAndEvicted) {
   for (int i = 0; i < 3; ++i) stage.step();
   stage.stepper().set_paused(paused, true);
   const CachePools& pools = stage.runner().pools();
-  const EngineLook look = stage.stepper().look();
-  EXPECT_GT(look.latents.cached, 0);
-  expect_pool(pools.latents(), look.latents);
-  expect_pool(pools.windows(), look.windows);
-  EXPECT_EQ(look.slots_used, 2);
-  EXPECT_EQ(look.slots, pools.slots().total());
-  EXPECT_EQ(look.sequences.front().prompt_tokens, 20);
-  EXPECT_EQ(look.sequences.front().state, SequenceLook::State::kPaused);
+  const EngineSnapshot snapshot = stage.stepper().snapshot();
+  EXPECT_GT(snapshot.latents.cached, 0);
+  expect_pool(pools.latents(), snapshot.latents);
+  expect_pool(pools.windows(), snapshot.windows);
+  EXPECT_EQ(snapshot.slots_used, 2);
+  EXPECT_EQ(snapshot.slots, pools.slots().total());
+  EXPECT_EQ(snapshot.sequences.front().prompt_tokens, 20);
+  EXPECT_EQ(snapshot.sequences.front().state, SequenceSnapshot::State::kPaused);
   const EngineStats stats = stage.stats();
   EXPECT_EQ(stats.running, 2);
   EXPECT_EQ(stats.paused, 1);
   EXPECT_EQ(stats.cache.evicted_blocks, pools.latents().evicted_count());
   EXPECT_EQ(stats.cache.evicted_windows, pools.windows().evicted_count());
-  EXPECT_EQ(stats.cache.published_blocks, pools.latents().published_count());
+  EXPECT_EQ(stats.cache.inserted_blocks, pools.latents().inserted_count());
   EXPECT_EQ(stats.cache.latent_pages_cached, pools.latents().cached());
   EXPECT_EQ(stats.cache.latent_pages_used, 2);
 }

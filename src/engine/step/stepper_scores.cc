@@ -1,6 +1,6 @@
 // Stepper: log-probabilities of prompts, and what layers chose for each position. A row judges the token behind it, so
 // the rows from the one before the first unscored token on must be computed, whatever the prefix cache has of them:
-// pages that are published stay as they are (BatchSpan::latents_from). What has been judged once is not judged again
+// pages that are inserted stay as they are (BatchSpan::latents_from). What has been judged once is not judged again
 // after a preemption.
 #include <algorithm>
 #include <limits>
@@ -22,17 +22,17 @@ Position Stepper::most_resume(const LiveSequence& s) {
   return exports(s) ? std::min(scored, s.exported) : scored;
 }
 
-std::span<const ScoreWish> Stepper::scores_of(const Span& span) {
+std::span<const ScoreRequest> Stepper::scores_of(const Span& span) {
   const LiveSequence& s = sequence(span.sequence);
-  const std::size_t begin = score_wishes_.size();
+  const std::size_t begin = score_requests_.size();
   const Position end = std::min(span.first_position + span.rows, s.counts.prompt_tokens - 1);
   for (Position p = std::max(span.first_position, unscored(s) - 1); p < end; ++p) {
-    score_wishes_.push_back({.row = p - span.first_position,
-                             .token = s.tokens[static_cast<std::size_t>(p) + 1],
-                             .top_logprobs = s.options->prompt_logprobs,
-                             .distribution = s.options->prompt_distributions});
+    score_requests_.push_back({.row = p - span.first_position,
+                               .token = s.tokens[static_cast<std::size_t>(p) + 1],
+                               .top_logprobs = s.options->prompt_logprobs,
+                               .distribution = s.options->prompt_distributions});
   }
-  return std::span(score_wishes_).subspan(begin);
+  return std::span(score_requests_).subspan(begin);
 }
 
 // Of the step that was begun. They depend on nothing that may still happen to it.

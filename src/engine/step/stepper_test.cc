@@ -103,7 +103,7 @@ TEST(StepperTest, ADecodeThatWaitsItsTurnGetsNoToken) {
   Stage stage(options);
   const std::vector<TokenId> prompt = {7};
   const SequenceId first = stage.add("0", prompt, 12);
-  const Result<ComputedStep> step = stage.stepper().begin().settle();
+  const Result<ComputedStep> step = stage.stepper().begin().commit();
   ASSERT_TRUE(step.ok());
   ASSERT_EQ(step->sampled().size(), 1U);
   std::vector<std::string> names = {"0"};
@@ -199,7 +199,7 @@ TEST(StepperTest, AStepThatFailsEndsWhoWasInItOnly) {
   const auto waiting = random_tokens(50, 2);
   const SequenceId bad = stage.add("bad", {1, 2, 64}, 2);  // an id beyond the vocabulary, which submit() would refuse
   stage.add("waiting", waiting, 5);
-  EXPECT_FALSE(stage.stepper().begin().settle().ok());
+  EXPECT_FALSE(stage.stepper().begin().commit().ok());
   EXPECT_THAT(stage.stepper().failed(), ::testing::ElementsAre(bad));
   stage.end(bad);
   EXPECT_TRUE(stage.stepper().audit().ok());

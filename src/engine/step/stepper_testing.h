@@ -76,7 +76,7 @@ class Stage {
   using Computed = std::map<std::string, std::pair<Position, int>>;
   Computed step() {
     Computed computed;
-    Result<ComputedStep> step = stepper_->begin().settle();
+    Result<ComputedStep> step = stepper_->begin().commit();
     EXPECT_TRUE(step.ok()) << step.status().message();
     if (!step.ok()) return computed;
     for (const Span& span : stepper_->plan().spans) {

@@ -8,9 +8,8 @@
 namespace sluice {
 namespace {
 
-constexpr BackendProfile kCpuProfiles[] = {{}, {.name = "tiles"}};
-constexpr BackendProfile kEmulatedProfiles[] = {{.ops = emulated_op_table},
-                                                {.name = "tiles", .ops = emulated_op_table}};
+constexpr BackendProfile kCpuProfiles[] = {{}, {.name = "amx"}};
+constexpr BackendProfile kEmulatedProfiles[] = {{.ops = emulated_op_table}, {.name = "amx", .ops = emulated_op_table}};
 
 Result<std::unique_ptr<Device>> open_none(const DeviceOptions& /*options*/) {
   return std::unique_ptr<Device>();

@@ -98,39 +98,39 @@ void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to) {
   pool->run((view.in + kColumnsPerPiece - 1) / kColumnsPerPiece, write_columns);
 }
 
-WeightView coarse_shape(const WeightView& view) {
-  WeightView coarse;
-  coarse.format = WeightFormat::kCodes;
-  coarse.codes = DType::kQ8_0;
-  coarse.out = view.out, coarse.in = view.in;
-  coarse.first_out = view.first_out, coarse.whole_out = view.whole_out;
-  return coarse;
+WeightView int8_shape(const WeightView& view) {
+  WeightView int8;
+  int8.format = WeightFormat::kCodes;
+  int8.codes = DType::kQ8_0;
+  int8.out = view.out, int8.in = view.in;
+  int8.first_out = view.first_out, int8.whole_out = view.whole_out;
+  return int8;
 }
 
-void write_coarse(ThreadPool* pool, const WeightView& view, std::byte* to) {
+void write_int8(ThreadPool* pool, const WeightView& view, std::byte* to) {
   constexpr int kRowsPerPiece = 64, kMostCode = 127;
-  const std::size_t row_bytes = coarse_shape(view).row_bytes();
+  const std::size_t row_bytes = int8_shape(view).row_bytes();
   const auto write_block = [](const float* values, std::byte* block) {
     float most = 0;
-    for (int i = 0; i < kCoarseBlock; ++i) most = std::max(most, std::abs(values[i]));
+    for (int i = 0; i < kInt8Block; ++i) most = std::max(most, std::abs(values[i]));
     const f16 scale = to_f16(most / kMostCode);
     const float step = to_float(scale);
     const bool usable = step > 0 && std::isfinite(step);
     const f16 stored = usable || most == 0 ? scale : to_f16(std::numeric_limits<float>::quiet_NaN());
     std::memcpy(block, &stored, sizeof(stored));
-    for (int i = 0; i < kCoarseBlock; ++i) {
+    for (int i = 0; i < kInt8Block; ++i) {
       const float code = usable ? std::clamp(std::nearbyint(values[i] / step), -1.0F * kMostCode, 1.0F * kMostCode) : 0;
       block[sizeof(stored) + static_cast<std::size_t>(i)] = static_cast<std::byte>(static_cast<std::int8_t>(code));
     }
   };
   pool->run((view.out + kRowsPerPiece - 1) / kRowsPerPiece, [&](int piece, int) {
     const KeepDenormals exact;
-    float values[kCoarseBlock];
+    float values[kInt8Block];
     const int end = std::min(view.out, (piece + 1) * kRowsPerPiece);
     for (int row = piece * kRowsPerPiece; row < end; ++row) {
       std::byte* block = to + static_cast<std::size_t>(row) * row_bytes;
-      for (int first = 0; first < view.in; first += kCoarseBlock, block += sizeof(f16) + kCoarseBlock) {
-        view.read(row, first, kCoarseBlock, values);
+      for (int first = 0; first < view.in; first += kInt8Block, block += sizeof(f16) + kInt8Block) {
+        view.read(row, first, kInt8Block, values);
         write_block(values, block);
       }
     }

@@ -108,10 +108,10 @@ WeightView transposed_shape(const WeightView& view);
 void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to);
 
 // A weight of floats as integer codes of 8 bits, 32 of which share a scale (Q8_0): its shape and format, and its values
-// to `to`. view.in is a multiple of kCoarseBlock. Where a scale is no finite f16, it is NaN.
-inline constexpr int kCoarseBlock = 32;
-WeightView coarse_shape(const WeightView& view);
-void write_coarse(ThreadPool* pool, const WeightView& view, std::byte* to);
+// to `to`. view.in is a multiple of kInt8Block. Where a scale is no finite f16, it is NaN.
+inline constexpr int kInt8Block = 32;
+WeightView int8_shape(const WeightView& view);
+void write_int8(ThreadPool* pool, const WeightView& view, std::byte* to);
 
 // The inputs of a product in a form that is not kF32: row r of `in` values at x + r * ldx becomes input_floats(form,
 // in) floats (kernels/weights/linear_inputs.h) at to + r * ldto.

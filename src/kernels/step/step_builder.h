@@ -13,7 +13,7 @@ namespace sluice {
 struct BatchSpan {
   int rows = 0;
   Position first_position = 0;
-  // Rows below this position are computed only for their window and open state: their latents are already published.
+  // Rows below this position are computed only for their window and open state: their latents are already inserted.
   Position latents_from = 0;
   std::span<const LatentPage> latent_pages = {};  // [block], covers every block up to the last row
   // [block - first_window_block], covers the window of the first row to the last row. A row that ends its block also

@@ -34,7 +34,7 @@ struct ClosedWindows {
   int ratio = 0, count = 0;
   const std::int32_t* begin = nullptr;  // [spans + 1]: where those of a span begin
   const Position* positions = nullptr;  // [count]: of the group's first token
-  const RowSlot* slots = nullptr;       // [count]: where its latent row goes; -1: it is published already
+  const RowSlot* slots = nullptr;       // [count]: where its latent row goes; -1: it is inserted already
 };
 
 struct StepTables {

@@ -369,31 +369,31 @@ TEST(Linear, InPlaceGivesTheSpecifiedBits) {
 }
 
 // Floats as codes: the nearest one of 255, under the scale that takes the largest of 32 to the last of them.
-TEST(Linear, CoarseWeightsAreTheNearestCodes) {
+TEST(Linear, Int8WeightsAreTheNearestCodes) {
   std::mt19937 random = fresh_generator(115);
   ThreadPool pool(2);
   constexpr int kOut = 130, kIn = 96;
   std::normal_distribution<float> normal;
   std::vector<float> values(std::size_t{kOut} * kIn);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(normal(random), static_cast<int>(i % 7) - 9);
-  std::fill_n(values.begin(), kCoarseBlock, 0.0F);
+  std::fill_n(values.begin(), kInt8Block, 0.0F);
   values[kIn] = std::numeric_limits<float>::infinity();
   WeightView view{.format = WeightFormat::kF32, .out = kOut, .in = kIn};
   view.data = reinterpret_cast<const std::byte*>(values.data());
-  WeightView coarse = coarse_shape(view);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(kOut) * coarse.row_bytes());
-  write_coarse(&pool, view, bytes.data());
-  coarse.data = bytes.data();
+  WeightView int8 = int8_shape(view);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(kOut) * int8.row_bytes());
+  write_int8(&pool, view, bytes.data());
+  int8.data = bytes.data();
   for (int row = 0; row < kOut; ++row) {
-    for (int first = 0; first < kIn; first += kCoarseBlock) {
-      float most = 0, worst = 0, codes[kCoarseBlock];
-      coarse.read(row, first, kCoarseBlock, codes);
+    for (int first = 0; first < kIn; first += kInt8Block) {
+      float most = 0, worst = 0, codes[kInt8Block];
+      int8.read(row, first, kInt8Block, codes);
       const float* const exact = &values[static_cast<std::size_t>(row) * kIn + static_cast<std::size_t>(first)];
       if (row == 1 && first == 0) {
         EXPECT_TRUE(std::isnan(codes[0]));
         continue;
       }
-      for (int i = 0; i < kCoarseBlock; ++i) {
+      for (int i = 0; i < kInt8Block; ++i) {
         most = std::max(most, std::abs(exact[i]));
         worst = std::max(worst, std::abs(exact[i] - codes[i]));
       }

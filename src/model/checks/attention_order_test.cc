@@ -26,7 +26,7 @@ TEST(AttentionOrder, IsThatOfTheProfile) {
   ThreadPool pool(2);
   const Exec exec{.pool = &pool, .kernels = select_kernels("auto").value(), .ops = &watched};
   for (const char* name : {"v4-flash-like", "v3-like", "llama-like", "qwen3moe-like"}) {
-    for (const char* profile : {"default", "tiles", "plain"}) {
+    for (const char* profile : {"default", "amx", "plain"}) {
       SCOPED_TRACE(testing::Message() << name << " " << profile);
       EngineSetup options;
       options.numerics.profile = profile;
@@ -37,7 +37,7 @@ TEST(AttentionOrder, IsThatOfTheProfile) {
       EXPECT_FALSE(seen.empty());
       for (const Order& order : seen) {
         EXPECT_EQ(order.bf16, profile != std::string("plain"));
-        EXPECT_EQ(order.tiles, profile == std::string("tiles"));
+        EXPECT_EQ(order.tiles, profile == std::string("amx"));
       }
     }
   }

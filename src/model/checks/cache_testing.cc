@@ -118,7 +118,8 @@ BatchSpan TestSequence::next_rows(int rows) const {
   return span;
 }
 
-std::vector<float> TestSequence::draft(Model& model, const Exec& exec, std::span<const TokenId> ids, const Tap* tap) {
+std::vector<float> TestSequence::draft(Model& model, const Exec& exec, std::span<const TokenId> ids,
+                                       const Observer* observer) {
   std::vector<std::byte> state = open_;
   CacheView view = pages_->view();
   view.open_base = state.data(), view.open_stride = state.size();
@@ -132,14 +133,14 @@ std::vector<float> TestSequence::draft(Model& model, const Exec& exec, std::span
     const int wanted = 0;
     step.begin();
     step.add(span, ids.subspan(d, 1), {&wanted, 1});
-    model.draft(exec, step.finish(), view, static_cast<int>(d) + 1, logits.data() + d * vocab, tap);
+    model.draft(exec, step.finish(), view, static_cast<int>(d) + 1, logits.data() + d * vocab, observer);
   }
   SLUICE_CHECK(state == open_, "drafts leave the committed state alone");
   return logits;
 }
 
 std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<const TokenId> ids,
-                                     std::span<const int> wanted, const Tap* tap) {
+                                     std::span<const int> wanted, const Observer* observer) {
   const BatchSpan span = next_rows(static_cast<int>(ids.size()));
   std::vector<std::byte> states = open_;
   states.resize(2 * open_.size());
@@ -149,14 +150,14 @@ std::vector<float> TestSequence::run(Model& model, const Exec& exec, std::span<c
   step.add(span, ids, wanted);
   std::vector<float> logits(wanted.size() * static_cast<std::size_t>(model.config().vocab_size));
   prepare_for(model, static_cast<int>(ids.size()));
-  model.forward(exec, step.finish(), view, logits.data(), tap);
+  model.forward(exec, step.finish(), view, logits.data(), observer);
   open_.assign(states.begin() + static_cast<std::ptrdiff_t>(open_.size()), states.end());
   position_ += span.rows;
   return logits;
 }
 
 std::vector<float> run_prompt(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
-                              int chunk, const Tap* tap) {
+                              int chunk, const Observer* observer) {
   TestSequence sequence(model.cache_layout(), static_cast<int>(ids.size()) + 1);
   std::vector<float> all;
   for (int begin = 0; begin < static_cast<int>(ids.size()); begin += chunk) {
@@ -165,8 +166,9 @@ std::vector<float> run_prompt(Model& model, const Exec& exec, std::span<const To
     for (const int position : wanted) {
       if (position >= begin && position < begin + rows) rows_wanted.push_back(position - begin);
     }
-    const auto part = sequence.run(
-        model, exec, ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)), rows_wanted, tap);
+    const auto part =
+        sequence.run(model, exec, ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)),
+                     rows_wanted, observer);
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -48,10 +48,11 @@ class TestSequence {
 
   // Runs the next rows through the model; returns logits [wanted rows, vocab] of the given row offsets in `ids`.
   std::vector<float> run(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
-                         const Tap* tap = nullptr);
+                         const Observer* observer = nullptr);
   // Drafts behind the newest token ids[0], in slots that later rows use again: row d of the logits [ids, vocab] is the
   // guess at the token behind ids[d], the last of them the only one that is not given.
-  std::vector<float> draft(Model& model, const Exec& exec, std::span<const TokenId> ids, const Tap* tap = nullptr);
+  std::vector<float> draft(Model& model, const Exec& exec, std::span<const TokenId> ids,
+                           const Observer* observer = nullptr);
   BatchSpan next_rows(int rows) const;
   Position position() const { return position_; }
 
@@ -75,6 +76,6 @@ class TestSequence {
 
 // Logits after every token of `wanted` positions, for the prompt cut in chunks of `chunk` rows.
 std::vector<float> run_prompt(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
-                              int chunk, const Tap* tap = nullptr);
+                              int chunk, const Observer* observer = nullptr);
 
 }  // namespace sluice

@@ -58,8 +58,8 @@ class Decoding {
     copy_ = 1 - copy_;
     return builder_.finish();
   }
-  void forward(const StepTables& tables, float* logits, const Tap* tap = nullptr) {
-    model_.forward(exec_, tables, view_, logits, tap);
+  void forward(const StepTables& tables, float* logits, const Observer* observer = nullptr) {
+    model_.forward(exec_, tables, view_, logits, observer);
   }
 
  private:
@@ -133,7 +133,7 @@ TEST_P(EmulatedTest, ARecordedStepIsReplayedWithNewTables) {
   prepare_for(*model, 256);  // its memory leaves the device
 }
 
-// What a tap is shown of the indexer was written by the device.
+// What an observer is shown of the indexer was written by the device.
 TEST(EmulatedTaps, IndexScoresAreInDeviceMemory) {
   ThreadPool pool(2);
   EngineSetup options;
@@ -159,10 +159,12 @@ TEST(EmulatedTaps, IndexScoresAreInDeviceMemory) {
     Decoding decoding(*model, exec, 1);
     std::vector<float> logits(kSequences * static_cast<std::size_t>(model->config().vocab_size));
     int shown = 0;
-    const Tap tap = [&](std::string_view name, const float*, int, int) { shown += name.ends_with("index_scores"); };
-    decoding.forward(tables.upload(decoding.next(first_rows)), logits.data(), &tap);
+    const Observer observer = [&](std::string_view name, const float*, int, int) {
+      shown += name.ends_with("index_scores");
+    };
+    decoding.forward(tables.upload(decoding.next(first_rows)), logits.data(), &observer);
     for (std::size_t step = 0; step < kSteps; ++step) {  // until there is something to choose
-      decoding.forward(tables.upload(decoding.next(one_row)), logits.data(), &tap);
+      decoding.forward(tables.upload(decoding.next(one_row)), logits.data(), &observer);
     }
     device.wait();
     EXPECT_EQ(shown, selections);

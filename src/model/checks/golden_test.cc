@@ -109,7 +109,7 @@ TEST(Golden, EveryOtherTypeStaysNearRef) {
   const Offer offers[] = {
       {options_of("default", "f32"), 0.07, 0.2, 0.99},
       {options_of("default", "bf16"), 0.14, 0.35, 0.988},
-      {options_of("tiles"), 0.14, 0.35, 0.988},
+      {options_of("amx"), 0.14, 0.35, 0.988},
       {options_of("default", "auto", "bf16", "bf16"), 0.27, 0.6, 0.96},
       {options_of("default", "auto", "f32", "f32"), 0.27, 0.7, 0.96},
       {options_of("default", "auto", "fp8", "fp8"), 0.27, 0.8, 0.96},
@@ -167,7 +167,7 @@ void expect_intermediates(const std::string& prefix, const std::string& prompt, 
   const auto shown = golden.read<std::int32_t>((prefix == "chat_plain" ? "chat" : prefix) + ".positions");
   std::vector<double> errors;
   std::map<std::string, double> worst;
-  const Tap tap = [&](std::string_view name, const float* values, int rows, int columns) {
+  const Observer observer = [&](std::string_view name, const float* values, int rows, int columns) {
     const std::string key = fmt::format("{}.{}", prefix, name);
     if (!golden.has(key)) return;
     std::vector<float> expected;
@@ -196,7 +196,7 @@ void expect_intermediates(const std::string& prefix, const std::string& prompt, 
     }
   };
   const int last = static_cast<int>(ids.size()) - 1;
-  run_prompt(*loaded.model, loaded.exec, ids, {&last, 1}, 1 << 20, &tap);
+  run_prompt(*loaded.model, loaded.exec, ids, {&last, 1}, 1 << 20, &observer);
   ASSERT_GT(errors.size(), 100U);
   std::sort(errors.begin(), errors.end());
   const auto at = [&](double q) {

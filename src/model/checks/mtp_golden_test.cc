@@ -96,7 +96,7 @@ void expect_intermediates(const std::string& prefix, const std::string& prompt, 
   const auto ids = tokens_of(Golden("goldens"), prompt, profile);
   const int position = mtp.read<std::int32_t>(prefix + ".mtp.positions").front();
   std::map<std::string, double> errors;
-  const Tap tap = [&](std::string_view name, const float* values, int rows, int columns) {
+  const Observer observer = [&](std::string_view name, const float* values, int rows, int columns) {
     const std::string key = fmt::format("{}.{}", prefix, name);
     if (!name.starts_with("mtp.") || !mtp.has(key)) return;
     std::vector<float> expected;
@@ -117,7 +117,7 @@ void expect_intermediates(const std::string& prefix, const std::string& prompt, 
   TestSequence sequence(loaded.model->cache_layout(), static_cast<int>(ids.size()) + 1);
   const auto behind = static_cast<std::size_t>(position) + 1;
   sequence.run(*loaded.model, loaded.exec, std::span(ids).first(behind), {});
-  sequence.draft(*loaded.model, loaded.exec, std::span(ids).subspan(behind, 1), &tap);
+  sequence.draft(*loaded.model, loaded.exec, std::span(ids).subspan(behind, 1), &observer);
   EXPECT_EQ(errors.size(), 16U);
   for (const auto& [name, error] : errors) EXPECT_LE(error, bound) << name;
   const auto worst = std::ranges::max_element(errors, {}, [](const auto& e) { return e.second; });

@@ -153,11 +153,11 @@ TEST_P(MtpTest, ADeeperDraftGoesOnFromTheResidualOfTheOneBefore) {
   for (const Position p : {1, 127, 200}) {
     TestSequence sequence = computed(p, 100);
     std::vector<std::vector<float>> residuals;
-    const Tap tap = [&](std::string_view name, const float* values, int rows, int columns) {
+    const Observer observer = [&](std::string_view name, const float* values, int rows, int columns) {
       if (name == (checkpoint_ ? "mtp.0.hidden" : "mtp.0.resid_out"))
         residuals.emplace_back(values, values + std::ptrdiff_t{rows} * columns);
     };
-    const auto deep = sequence.draft(*model_, exec_, tokens(p, p + 3), &tap);
+    const auto deep = sequence.draft(*model_, exec_, tokens(p, p + 3), &observer);
     ASSERT_EQ(residuals.size(), 3U);
     for (int d = 1; d < 3; ++d) {
       std::vector<std::byte> state = sequence.open_state();

@@ -12,13 +12,13 @@
 namespace sluice {
 
 Recording::Recording(Model& model, const Exec& exec, std::vector<TokenId> ids, int chunk) : ids_(std::move(ids)) {
-  const Tap tap = [this](std::string_view name, const float* values, int rows, int columns) {
+  const Observer observer = [this](std::string_view name, const float* values, int rows, int columns) {
     Rows& all = shown_[std::string(name)];
     for (int r = 0; r < rows; ++r, values += columns) all.emplace_back(values, values + columns);
   };
   std::vector<int> wanted(ids_.size());
   std::iota(wanted.begin(), wanted.end(), 0);
-  const std::vector<float> logits = run_prompt(model, exec, ids_, wanted, chunk, &tap);
+  const std::vector<float> logits = run_prompt(model, exec, ids_, wanted, chunk, &observer);
   const auto vocab = static_cast<std::ptrdiff_t>(model.config().vocab_size);
   for (auto at = logits.begin(); at != logits.end(); at += vocab) logits_.emplace_back(at, at + vocab);
 }

@@ -1,5 +1,5 @@
 // What a prefix cache rests on: a sequence continues at any block boundary from cached pages alone, bit by bit, however
-// the rest is cut; and rows computed again only for their window leave published latents alone.
+// the rest is cut; and rows computed again only for their window leave inserted latents alone.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -222,21 +222,21 @@ TEST_P(ResumeTest, AtEveryBlockBoundaryFromPagesAlone) {
   expect_padding_untouched();
 }
 
-// Latents of blocks below `shared` are published, but no window page after `block` is left: rows in between are
-// computed for their window and open state only. First with other bytes in the published pages, to see that none is
+// Latents of blocks below `shared` are inserted, but no window page after `block` is left: rows in between are
+// computed for their window and open state only. First with other bytes in the inserted pages, to see that none is
 // written.
 TEST_P(ResumeTest, RowsBelowLatentsFromWriteNoLatents) {
   const int block = between(0, kBlocks - 1), shared = between(block + 1, kBlocks);
   SCOPED_TRACE(::testing::Message() << "after block " << block - 1 << ", sharing " << shared);
-  std::vector<std::vector<std::byte>> published;
+  std::vector<std::vector<std::byte>> inserted;
   for (int b = block; b < shared; ++b) {
-    published.push_back(latent_bytes(*first_, b));
-    set_latent_bytes(first_->latent_page(b), std::vector<std::byte>(published.back().size(), std::byte{0x3C}));
+    inserted.push_back(latent_bytes(*first_, b));
+    set_latent_bytes(first_->latent_page(b), std::vector<std::byte>(inserted.back().size(), std::byte{0x3C}));
   }
   TestSequence blind = TestSequence::resumed(*first_, block, shared, kTokens);
   run_to(blind, kTokens, false);
   for (int b = block; b < shared; ++b) {
-    const auto& bytes = published[static_cast<std::size_t>(b - block)];
+    const auto& bytes = inserted[static_cast<std::size_t>(b - block)];
     EXPECT_EQ(latent_bytes(*first_, b), std::vector<std::byte>(bytes.size(), std::byte{0x3C})) << "block " << b;
     set_latent_bytes(first_->latent_page(b), bytes);
   }
@@ -247,8 +247,8 @@ TEST_P(ResumeTest, RowsBelowLatentsFromWriteNoLatents) {
   expect_same_pages(resumed, block);
 }
 
-// The deliberate fault of kernels/device/exec.h: inert on one piece, found in the logits of any other cut, and the taps
-// name the attention of the first layer as what differs first.
+// The deliberate fault of kernels/device/exec.h: inert on one piece, found in the logits of any other cut, and the
+// observers name the attention of the first layer as what differs first.
 TEST_P(ResumeTest, ADeliberateFaultIsSeenAndPlaced) {
   exec_.fault_chunk_anchored_splits = true;
   TestSequence whole(pages_.get(), kTokens);
@@ -263,10 +263,10 @@ TEST_P(ResumeTest, ADeliberateFaultIsSeenAndPlaced) {
     sequence.run(*model_, exec_, std::span(ids_).first(cut), {});
     exec_.fault_chunk_anchored_splits = fault;
     std::vector<Shown> shown;
-    const Tap tap = [&](std::string_view name, const float* values, int rows, int columns) {
+    const Observer observer = [&](std::string_view name, const float* values, int rows, int columns) {
       shown.emplace_back(name, std::vector<float>(values, values + static_cast<std::ptrdiff_t>(rows) * columns));
     };
-    shown.emplace_back("logits", sequence.run(*model_, exec_, std::span(ids_).subspan(cut), wanted, &tap));
+    shown.emplace_back("logits", sequence.run(*model_, exec_, std::span(ids_).subspan(cut), wanted, &observer));
     return shown;
   };
   const auto right = second_piece(false), wrong = second_piece(true);

@@ -42,7 +42,7 @@ void Decoder::attention(Step& step, int index, const Rows& x, const Rows& y) {
                                 .value_dims = dim,
                                 .value_offset = value_offset(dim),
                                 .joined = kv.values,
-                                .codes_only = step.tap == nullptr})
+                                .codes_only = step.observer == nullptr})
                           .add({.ratio = ratio,
                                 .heads = heads_,
                                 .dims = dim,

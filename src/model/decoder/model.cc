@@ -44,10 +44,10 @@ void Decoder::reserve(Scratch& scratch, std::size_t rows) {
 }
 
 void Decoder::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
-                      const Tap* tap) {
+                      const Observer* observer) {
   begin(tables);
   Workspace& w = *workspace_;
-  Step step{{exec, tables, cache, tap}, w};
+  Step step{{exec, tables, cache, observer}, w};
   step.exports = exports_, step.own = own();
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) {

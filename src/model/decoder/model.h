@@ -49,7 +49,7 @@ class Decoder final : public FamilyModel {
   ~Decoder() override;
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-               const Tap* tap) override;
+               const Observer* observer) override;
 
  private:
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)

@@ -75,12 +75,13 @@ void DeepSeekMla::reserve(Scratch& scratch, std::size_t rows) {
 }
 
 void DeepSeekMla::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
-                          const Tap* tap) {
+                          const Observer* observer) {
   begin(tables);
   Workspace& w = *workspace_;
   const DeepSeekMlaConfig& mla = config_.mla();
-  Step step{
-      {exec, tables, cache, tap, config_.num_hidden_layers}, w, mla.index_n_heads > 0 && tables.end > mla.index_topk};
+  Step step{{exec, tables, cache, observer, config_.num_hidden_layers},
+            w,
+            mla.index_n_heads > 0 && tables.end > mla.index_topk};
   step.exports = exports_, step.own = own();
   residual_.embed(step, weights_.embedding);
   for (int i = 0; i < config_.num_hidden_layers; ++i) block(step, i);

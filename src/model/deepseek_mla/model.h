@@ -46,10 +46,10 @@ class DeepSeekMla final : public FamilyModel {
   ~DeepSeekMla() override;
 
   void forward(const Exec& exec, const StepTables& step, const CacheView& cache, float* logits,
-               const Tap* tap) override;
+               const Observer* observer) override;
   bool drafts() const override { return mtp_; }
   void draft(const Exec& exec, const StepTables& step, const CacheView& cache, int depth, float* logits,
-             const Tap* tap) override;
+             const Observer* observer) override;
 
  private:
   struct Step;       // one forward call: the batch, the cache and what every layer shares (step.h)

@@ -47,10 +47,10 @@ void DeepSeekMla::write_mtp_keys(Step& step) {
 }
 
 void DeepSeekMla::draft(const Exec& exec, const StepTables& tables, const CacheView& cache, int depth, float* logits,
-                        const Tap* tap) {
+                        const Observer* observer) {
   begin(tables);
   const DeepSeekMlaConfig& mla = config_.mla();
-  Step step{{exec, tables, cache, tap, config_.num_hidden_layers},
+  Step step{{exec, tables, cache, observer, config_.num_hidden_layers},
             *workspace_,
             mla.index_n_heads > 0 && tables.end > mla.index_topk};
   step.own = own();

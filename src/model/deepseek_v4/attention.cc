@@ -74,7 +74,7 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
     args.max_selected = v4.index_topk;
   }
   args.out = o.values, args.out_rope = rope(index), args.out_rows = o;
-  args.forms_only = step.tap == nullptr && std::ranges::all_of(a.o_a, [&](const LinearWeight& weight) {
+  args.forms_only = step.observer == nullptr && std::ranges::all_of(a.o_a, [&](const LinearWeight& weight) {
                       return o.form(weight.input_form()) != nullptr;
                     });
   args.bf16 = profile_.bf16_attention();

@@ -80,10 +80,10 @@ void DeepSeekV4::reserve(Scratch& scratch, std::size_t rows) {
 
 // Each of the two sub-layers of a layer is between the halves of a hyper-connection.
 void DeepSeekV4::forward(const Exec& exec, const StepTables& tables, const CacheView& cache, float* logits,
-                         const Tap* tap) {
+                         const Observer* observer) {
   begin(tables);
   Workspace& w = *workspace_;
-  Step step{{exec, tables, cache, tap, config_.num_hidden_layers}, w, tables.end / 4 > config_.v4().index_topk};
+  Step step{{exec, tables, cache, observer, config_.num_hidden_layers}, w, tables.end / 4 > config_.v4().index_topk};
   step.exports = exports_, step.own = own();
   embed(exec, {tables.ids, &weights_.embedding, kHcStreams, w.streams.floats(step.rows())});
   for (int i = 0; i < config_.num_hidden_layers; ++i) block(step, i);

@@ -96,10 +96,10 @@ void DeepSeekV4::write_mtp_keys(Step& step) {
 }
 
 void DeepSeekV4::draft(const Exec& exec, const StepTables& tables, const CacheView& cache, int depth, float* logits,
-                       const Tap* tap) {
+                       const Observer* observer) {
   begin(tables);
   Workspace& w = *workspace_;
-  Step step{{exec, tables, cache, tap, config_.num_hidden_layers}, w};
+  Step step{{exec, tables, cache, observer, config_.num_hidden_layers}, w};
   step.own = own();
   if (depth == 1) {
     const PreviousRowsArgs committed = previous_residuals(step);

@@ -193,7 +193,7 @@ class TableBuilder {
     layer(prefix, prefix, block, into.block);
     linear(prefix + "e_proj.weight", "", {hidden(), hidden()}, fp8_, into.e_proj, inputs_);
     linear(prefix + "h_proj.weight", "", {hidden(), hidden()}, fp8_, into.h_proj, inputs_);
-    table_.back().coarse = true;  // of four rows for each of the step's
+    table_.back().as_int8 = true;  // of four rows for each of the step's
     floats(prefix + "enorm.weight", "", {hidden()}, WeightFormat::kBf16, into.enorm);
     floats(prefix + "hnorm.weight", "", {hidden()}, WeightFormat::kBf16, into.hnorm);
     floats(prefix + "norm.weight", "", {hidden()}, WeightFormat::kBf16, into.norm);

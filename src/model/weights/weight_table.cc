@@ -100,17 +100,17 @@ class Loader {
       return {};
     }
     LinearWeight& weight = **linear;
-    const bool of_drafts = spec.for_drafts || spec.coarse;
+    const bool of_drafts = spec.for_drafts || spec.as_int8;
     const std::string part =
         fmt::format("{} from row {}{}{}{}", tensor.name, name.first_row, name.transposed ? " transposed" : "",
                     of_drafts ? " for drafts" : "", view.whole_out > 0 ? fmt::format(", {} rows", view.out) : "");
     if (name.transposed && view.format == WeightFormat::kCodes && !decode && packs(transposed_codes(view))) {
       packer_.add(part, weight, transposed_codes(view), spec.inputs);
-    } else if (of_drafts && can_be_coarse(view, spec.inputs) && !decode) {
+    } else if (of_drafts && can_be_int8(view, spec.inputs) && !decode) {
       bring(tensor);
       if (view.scales != nullptr) checkpoint_.bring(view.scale_rows(), *exec_.pool);
-      packer_.add(part, weight, coarse_shape(view), InputForm::kInt8,
-                  [pool = exec_.pool, view](std::byte* to) { write_coarse(pool, view, to); });
+      packer_.add(part, weight, int8_shape(view), InputForm::kInt8,
+                  [pool = exec_.pool, view](std::byte* to) { write_int8(pool, view, to); });
     } else if (spec.for_drafts && can_be_narrow(view, spec.inputs) && !decode) {
       bring(tensor);
       WeightView narrow = narrow_shape(view);
@@ -224,11 +224,10 @@ class Loader {
   }
 
   // Floats of a profile that rounds inputs, beside kernels that multiply codes.
-  bool can_be_coarse(const WeightView& view, InputForm inputs) const {
+  bool can_be_int8(const WeightView& view, InputForm inputs) const {
     const bool floats =
         view.format == WeightFormat::kBf16 || view.format == WeightFormat::kF32 || view.format == WeightFormat::kFp8;
-    return floats && float_inputs(inputs) != InputForm::kF32 && view.in % kCoarseBlock == 0 &&
-           !weights_on_device(exec_);
+    return floats && float_inputs(inputs) != InputForm::kF32 && view.in % kInt8Block == 0 && !weights_on_device(exec_);
   }
 
   // Where the kernels are a device's, which read half of the bytes then.

@@ -46,7 +46,7 @@ struct WeightSpec {
   std::string group = {};                   // "": of every use. Else a layer for multi-token prediction ("mtp.0")
   bool routed_expert = false;               // of a routed expert: a token uses num_experts_per_tok of n_routed_experts
   bool for_drafts = false;                  // once more what other specs bind: as codes of 8 bits if that saves bytes
-  bool coarse = false;                      // of drafts alone: codes of 8 bits may stand for it where they cost less
+  bool as_int8 = false;                     // of drafts alone: codes of 8 bits may stand for it where they cost less
   bool left = false;                        // known, but never bound: a copy of another tensor
   WeightRole role = WeightRole::kEveryRow;  // what the rest of the spec does not say already
 

@@ -90,7 +90,7 @@ bool Scheduler::waiting_pays(std::span<const DraftOffer> offers) {
   return wants_try(own, kWaits);
 }
 
-void Scheduler::foresaw(SequenceId id, DraftSource source, bool right) {
+void Scheduler::record_prediction(SequenceId id, DraftSource source, bool right) {
   entry(id).record.add(source, 1, right ? 1 : 0);
   all_records_.add(source, 1, right ? 1 : 0);
 }
@@ -128,7 +128,7 @@ void Scheduler::choose_offers(std::span<const DraftOffer> offers, int own, bool 
     const int most = std::min({offer.tokens, limits_.drafts.most, e.counts.rows() - e.computed - 1});
     if (most <= 0) continue;
     DraftChoice choice{&e, offer.source, most, e.record.levels(offer.source)};
-    if (offer.foreseen) std::copy(choice.levels.begin() + 1, choice.levels.end(), choice.levels.begin());
+    if (offer.predicted) std::copy(choice.levels.begin() + 1, choice.levels.end(), choice.levels.begin());
     if (draft_choices_.empty() || draft_choices_.back().entry != &e) {
       draft_choices_.push_back(choice);
     } else if (worth(choice, prices) > worth(draft_choices_.back(), prices)) {

@@ -37,8 +37,8 @@ struct DraftOffer {
   SequenceId sequence;
   DraftSource source = DraftSource::kMtp;
   int tokens = 0;
-  // Behind a token that is on its way, and is foreseen as a first draft would be (Scheduler::waiting_pays()).
-  bool foreseen = false;
+  // Behind a token that is on its way, and is predicted as a first draft would be (Scheduler::waiting_pays()).
+  bool predicted = false;
 };
 
 // How often drafts of a source were right, given that those before them were: averages that forget, one for the first

@@ -84,7 +84,7 @@ class ClosedLoop {
     const StepPlan plan = scheduler_.plan(facts);
     scheduler_.completed();
     for (const Span& span : plan.spans) {
-      if (span.samples) settle(span, text, run);
+      if (span.samples) commit(span, text, run);
     }
     const DecodedRows rows = DecodedRows::of(plan);
     double seconds = times_.step(plan.rows, rows.by_model);
@@ -96,23 +96,23 @@ class ClosedLoop {
 
   // Of the next step; while one is in flight, those that are worth the wait for its tokens, if any are.
   PlanFacts offers(const Text& text, Outcome* run) {
-    PlanFacts known, foreseen;
+    PlanFacts known, predicted;
     for (int i = 0; i < scheduler_.decoding(); ++i) {
       const SequenceId id = scheduler_.decoding(i);
-      for (PlanFacts* facts : {&known, &foreseen}) facts->offers.push_back({id, DraftSource::kMtp, 4});
+      for (PlanFacts* facts : {&known, &predicted}) facts->offers.push_back({id, DraftSource::kMtp, 4});
       if (!chance(text.copies)) continue;
-      foreseen.offers.push_back({id, DraftSource::kCopy, 3, true});
+      predicted.offers.push_back({id, DraftSource::kCopy, 3, true});
       const bool right = !in_flight_ || chance(text.of_copies.first);
       if (right) known.offers.push_back({id, DraftSource::kCopy, 4});
-      if (in_flight_) scheduler_.foresaw(id, DraftSource::kCopy, right);
+      if (in_flight_) scheduler_.record_prediction(id, DraftSource::kCopy, right);
     }
     if (!in_flight_) return known;
-    if (!scheduler_.waiting_pays(foreseen.offers)) return {};
+    if (!scheduler_.waiting_pays(predicted.offers)) return {};
     run->seconds += times_.wait;
     return known;
   }
 
-  void settle(const Span& span, const Text& text, Outcome* run) {
+  void commit(const Span& span, const Text& text, Outcome* run) {
     const Chances of = span.source == DraftSource::kMtp ? text.by_model : text.of_copies;
     int right = 0;
     while (right < span.drafts && chance(right == 0 ? of.first : of.next)) ++right;

@@ -16,9 +16,9 @@ DraftLimits waits(double wait) {
 }
 
 TEST(DraftsWaitingTest, WaitingForTokensPaysIfTheDraftsDo) {
-  const auto pays = [](double wait, DraftSource source, bool foreseen) {
+  const auto pays = [](double wait, DraftSource source, bool predicted) {
     Drafting one(waits(wait), 1);
-    const DraftOffer offer{one.world().scheduler.decoding(0), source, 4, foreseen};
+    const DraftOffer offer{one.world().scheduler.decoding(0), source, 4, predicted};
     return one.world().scheduler.waiting_pays({&offer, 1});
   };
   EXPECT_TRUE(pays(0.1, DraftSource::kLongCopy, false));
@@ -36,15 +36,15 @@ TEST(DraftsWaitingTest, ToBeginWithDraftsIsHarderThanToGoOn) {
   EXPECT_GT(one.step(4, 4, DraftSource::kLongCopy), 0);
 }
 
-// Tokens that were foreseen teach what drafts would have been, and cost none.
-TEST(DraftsWaitingTest, WhatWasForeseenIsLearnt) {
+// Tokens that were predicted teach what drafts would have been, and cost none.
+TEST(DraftsWaitingTest, WhatWasPredictedIsLearnt) {
   Drafting one(waits(0.1), 1);
   Scheduler& scheduler = one.world().scheduler;
   const DraftOffer offer{scheduler.decoding(0), DraftSource::kLongCopy, 4};
   EXPECT_TRUE(scheduler.waiting_pays({&offer, 1}));
-  for (int i = 0; i < 30; ++i) scheduler.foresaw(offer.sequence, offer.source, false);
+  for (int i = 0; i < 30; ++i) scheduler.record_prediction(offer.sequence, offer.source, false);
   EXPECT_FALSE(scheduler.waiting_pays({&offer, 1}));
-  for (int i = 0; i < 30; ++i) scheduler.foresaw(offer.sequence, offer.source, true);
+  for (int i = 0; i < 30; ++i) scheduler.record_prediction(offer.sequence, offer.source, true);
   EXPECT_TRUE(scheduler.waiting_pays({&offer, 1}));
 }
 
@@ -57,7 +57,7 @@ TEST(DraftsWaitingTest, AWaitForATryIsPaidForBefore) {
   std::vector<DraftOffer> offers;
   for (int i = 0; i < 4; ++i) offers.push_back({scheduler.decoding(i), DraftSource::kMtp, 4});
   for (const DraftOffer& offer : offers) {
-    for (int i = 0; i < 30; ++i) scheduler.foresaw(offer.sequence, offer.source, false);
+    for (int i = 0; i < 30; ++i) scheduler.record_prediction(offer.sequence, offer.source, false);
   }
   int waited = 0;
   for (int i = 0; i < kPlans; ++i) waited += scheduler.waiting_pays(offers) ? 1 : 0;
@@ -74,7 +74,7 @@ std::vector<DraftOffer> offers(const Scheduler& scheduler, int tokens, DraftSour
 
 void never_right(Scheduler& scheduler, const std::vector<DraftOffer>& offers) {
   for (const DraftOffer& offer : offers) {
-    for (int i = 0; i < 30; ++i) scheduler.foresaw(offer.sequence, offer.source, false);
+    for (int i = 0; i < 30; ++i) scheduler.record_prediction(offer.sequence, offer.source, false);
   }
 }
 
@@ -158,11 +158,11 @@ TEST(DraftsWaitingTest, OfManySequencesDraftsHaveToGainMore) {
 }
 
 // Also of those that come later.
-TEST(DraftsWaitingTest, WhatWasForeseenIsExpectedOfOthers) {
+TEST(DraftsWaitingTest, WhatWasPredictedIsExpectedOfOthers) {
   for (const bool right : {true, false}) {
     Drafting one(waits(0.1), 1);
     SchedulerWorld& world = one.world();
-    for (int i = 0; i < 60; ++i) world.scheduler.foresaw(SequenceId(0), DraftSource::kLongCopy, right);
+    for (int i = 0; i < 60; ++i) world.scheduler.record_prediction(SequenceId(0), DraftSource::kLongCopy, right);
     world.add(1, {3, 1000});
     while (world.scheduler.decoding() < 2) world.step();
     const DraftOffer offer{SequenceId(1), DraftSource::kLongCopy, 4};

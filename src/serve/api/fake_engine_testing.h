@@ -51,7 +51,7 @@ class FakeEngine final : public Engine {
   EngineStats counters;                         // of stats(), but for what the fake counts itself
   double idle_seconds = 1e9;
   std::vector<StepRecord> recorded;  // what steps() says
-  EngineLook where;
+  EngineSnapshot where;
 
   Result<RequestId> submit(Request request) override {
     if (refuse) {
@@ -124,8 +124,8 @@ class FakeEngine final : public Engine {
             recorded.begin() + static_cast<std::ptrdiff_t>(first + count)};
   }
   std::uint64_t steps_recorded() const override { return recorded.size(); }
-  bool look(double /*seconds*/, EngineLook* look) override {
-    *look = where;
+  bool snapshot(double /*seconds*/, EngineSnapshot* snapshot) override {
+    *snapshot = where;
     return true;
   }
   Result<std::string> reload_weights(const std::string& folder, ReloadMode /*mode*/) override {

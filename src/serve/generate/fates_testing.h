@@ -122,7 +122,7 @@ inline const std::map<std::string, Expect>& expectations() {
       {"sluice_prefix_cache_hits_total", of_the_engine},
       {"sluice_prefix_cache_lost_tokens_total", of_the_engine},
       {"sluice_prefix_cache_shared_waits_total", of_the_engine},
-      {"sluice_prefix_cache_published_pages_total", of_the_engine},
+      {"sluice_prefix_cache_inserted_pages_total", of_the_engine},
       {"sluice_prefix_cache_evicted_pages_total", of_the_engine},
       {"sluice_num_preemptions_total", of_the_engine},
       {"sluice_swaps_restored_total", of_the_engine},

@@ -160,7 +160,7 @@ namespace {
 // Which tools an answer may call, with the schemas that bind their arguments.
 struct BoundTools {
   std::vector<CallGrammar::Tool> tools;
-  std::vector<bool> is_wish;  // of each: its schema binds where it can be enforced
+  std::vector<bool> is_best_effort;  // of each: its schema binds where it can be enforced
   bool any_strict = false;
 };
 
@@ -179,38 +179,38 @@ BoundTools bind_tools(const ChatCompletionRequest& request) {
     // default, so that false is a wish.
     const bool is_bound =
         strict ? choice.forced && !choice.strict_by_default : choice.forced || choice.strict_by_default;
-    const bool is_wish = has_schema && !strict.value_or(false) && is_bound;
-    out.is_wish.push_back(is_wish);
-    if (!is_wish && !strict.value_or(false)) continue;
-    out.any_strict = out.any_strict || !is_wish;
+    const bool is_best_effort = has_schema && !strict.value_or(false) && is_bound;
+    out.is_best_effort.push_back(is_best_effort);
+    if (!is_best_effort && !strict.value_or(false)) continue;
+    out.any_strict = out.any_strict || !is_best_effort;
     bound.where = place;
     bound.schema = schema_of(*tool);
   }
   return out;
 }
 
-// The grammar with every schema; if that cannot be, without those of the wishes that cannot be enforced by themselves,
-// and if that is too much, without any wish.
+// The grammar with every schema; if that cannot be, without those of the best-effort schemas that cannot be enforced by
+// themselves, and if that is too much, without any wish.
 Result<std::shared_ptr<const TokenMasks>> grammar_of(GrammarCache& grammars, GrammarSource source,
-                                                     const std::vector<bool>& is_wish,
+                                                     const std::vector<bool>& is_best_effort,
                                                      std::vector<std::string>& ignored) {
   auto grammar = grammars.get(source);
-  if (grammar.ok() || std::ranges::none_of(is_wish, [](bool wish) { return wish; })) return grammar;
+  if (grammar.ok() || std::ranges::none_of(is_best_effort, [](bool one) { return one; })) return grammar;
   std::vector<std::string> dropped;
   const auto drop = [&dropped](CallGrammar::Tool& tool) {
     dropped.push_back(tool.where + " (not enforced)");
     tool.schema.clear();
   };
-  for (std::size_t i = 0; i < is_wish.size(); ++i) {
+  for (std::size_t i = 0; i < is_best_effort.size(); ++i) {
     CallGrammar::Tool& tool = source.calls.tools[i];
     GrammarSource alone = source;
     alone.calls.tools = {tool};
-    if (is_wish[i] && !compile(alone).ok()) drop(tool);
+    if (is_best_effort[i] && !compile(alone).ok()) drop(tool);
   }
   grammar = grammars.get(source);
   if (!grammar.ok()) {
-    for (std::size_t i = 0; i < is_wish.size(); ++i) {
-      if (is_wish[i] && !source.calls.tools[i].schema.empty()) drop(source.calls.tools[i]);
+    for (std::size_t i = 0; i < is_best_effort.size(); ++i) {
+      if (is_best_effort[i] && !source.calls.tools[i].schema.empty()) drop(source.calls.tools[i]);
     }
     grammar = grammars.get(source);
   }
@@ -251,7 +251,7 @@ ApiResult<std::shared_ptr<const TokenConstraint>> make_tool_constraint(GrammarCa
     source.calls.compact_schema = request.options.constraint->compact;
     source.calls.where = request.options.constraint_field;
   }
-  const auto grammar = grammar_of(grammars, std::move(source), bound.is_wish, ignored);
+  const auto grammar = grammar_of(grammars, std::move(source), bound.is_best_effort, ignored);
   if (!grammar.ok()) {
     const std::string& message = grammar.status().message();
     const bool is_of_schema = has_schema && message.starts_with(request.options.constraint_field);

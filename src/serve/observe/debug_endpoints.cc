@@ -32,13 +32,13 @@ double rate(std::uint64_t part, std::uint64_t whole) {
 
 struct PoolStats {
   int total, cached, used;
-  std::uint64_t published, evicted;
+  std::uint64_t inserted, evicted;
 };
 
 std::string pool_json(const PoolStats& pool) {
   return fmt::format(
-      R"({{"pages_total":{},"pages_used":{},"pages_cached":{},"pages_free":{},"published":{},"evicted":{}}})",
-      pool.total, pool.used, pool.cached, pool.total - pool.used - pool.cached, pool.published, pool.evicted);
+      R"({{"pages_total":{},"pages_used":{},"pages_cached":{},"pages_free":{},"inserted":{},"evicted":{}}})",
+      pool.total, pool.used, pool.cached, pool.total - pool.used - pool.cached, pool.inserted, pool.evicted);
 }
 
 std::string cache_json(const EngineStats& stats) {
@@ -51,9 +51,9 @@ std::string cache_json(const EngineStats& stats) {
       cache.shared_waits);
   out += fmt::format(R"(,"pools":{{"latent":{},"window":{}}})",
                      pool_json({cache.latent_pages_total, cache.latent_pages_cached, cache.latent_pages_used,
-                                cache.published_blocks, cache.evicted_blocks}),
+                                cache.inserted_blocks, cache.evicted_blocks}),
                      pool_json({cache.window_pages_total, cache.window_pages_cached, cache.window_pages_used,
-                                cache.published_windows, cache.evicted_windows}));
+                                cache.inserted_windows, cache.evicted_windows}));
   out += fmt::format(R"(,"bytes_total":{},"bytes_used":{},"preemptions":{{"recompute":{},"swap":{}}},)"
                      R"("swap":{{"bytes_total":{},"bytes_used":{}}}}})",
                      stats.cache_bytes_total, stats.cache_bytes_used, stats.preemptions_recompute,

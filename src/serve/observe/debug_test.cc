@@ -22,9 +22,9 @@ class DebugTest : public ApiTest {
                    .resumed_tokens = 400,
                    .lost_to_retention_tokens = 200,
                    .shared_waits = 2,
-                   .published_blocks = 11,
+                   .inserted_blocks = 11,
                    .evicted_blocks = 12,
-                   .published_windows = 13,
+                   .inserted_windows = 13,
                    .evicted_windows = 14,
                    .latent_pages_total = 100,
                    .latent_pages_cached = 30,
@@ -40,8 +40,8 @@ TEST_F(DebugTest, TheFunnelOfTheCache) {
   ASSERT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(parsed(answer.body), parsed(R"({"admissions":7,"prompt_tokens":800,"matched_tokens":600,
       "resumed_tokens":400,"lost_to_retention_tokens":200,"match_rate":0.75,"hit_rate":0.5,"shared_waits":2,
-      "pools":{"latent":{"pages_total":100,"pages_used":20,"pages_cached":30,"pages_free":50,"published":11,"evicted":12},
-               "window":{"pages_total":50,"pages_used":3,"pages_cached":7,"pages_free":40,"published":13,"evicted":14}},
+      "pools":{"latent":{"pages_total":100,"pages_used":20,"pages_cached":30,"pages_free":50,"inserted":11,"evicted":12},
+               "window":{"pages_total":50,"pages_used":3,"pages_cached":7,"pages_free":40,"inserted":13,"evicted":14}},
       "bytes_total":1000,"bytes_used":0,"preemptions":{"recompute":4,"swap":5},
       "swap":{"bytes_total":1000,"bytes_used":100}})"))
       << answer.body;
@@ -79,8 +79,8 @@ TEST_F(DebugTest, MetricsOfTheCache) {
            "\nsluice_prefix_cache_hits_total 400\n",
            "\nsluice_prefix_cache_lost_tokens_total 200\n",
            "\nsluice_prefix_cache_shared_waits_total 2\n",
-           "\nsluice_prefix_cache_published_pages_total{pool=\"latent\"} 11\n",
-           "\nsluice_prefix_cache_published_pages_total{pool=\"window\"} 13\n",
+           "\nsluice_prefix_cache_inserted_pages_total{pool=\"latent\"} 11\n",
+           "\nsluice_prefix_cache_inserted_pages_total{pool=\"window\"} 13\n",
            "\nsluice_prefix_cache_evicted_pages_total{pool=\"latent\"} 12\n",
            "\nsluice_prefix_cache_evicted_pages_total{pool=\"window\"} 14\n",
            "\nsluice_num_preemptions_total{kind=\"recompute\"} 4\n",

@@ -13,10 +13,10 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{100};
-constexpr int kTicksOfLook = 5;
-constexpr double kLookSeconds = 5.0;     // longer steps leave no gap to look in
-constexpr std::uint64_t kHistory = 400;  // steps that a new watcher is shown
-constexpr std::size_t kMostSteps = 512;  // in an event
+constexpr int kTicksOfSnapshot = 5;
+constexpr double kSnapshotSeconds = 5.0;  // longer steps leave no gap to look in
+constexpr std::uint64_t kHistory = 400;   // steps that a new watcher is shown
+constexpr std::size_t kMostSteps = 512;   // in an event
 
 }  // namespace
 
@@ -56,15 +56,16 @@ void EngineFeed::stop() {
 }
 
 // Asked for outside this thread, as the answer comes between two steps, which may be far apart.
-void EngineFeed::ask_for_look() {
+void EngineFeed::ask_for_snapshot() {
   looking_ = true;
   lookers_.run([this] {
-    EngineLook look;
+    EngineSnapshot snapshot;
     std::string text;
-    if (engine_.look(kLookSeconds, &look)) text = fmt::format("event: look\ndata: {}\n\n", look_json(look));
+    if (engine_.snapshot(kSnapshotSeconds, &snapshot))
+      text = fmt::format("event: snapshot\ndata: {}\n\n", snapshot_json(snapshot));
     const MutexLock lock(mutex_);
     looking_ = false;
-    look_ = std::move(text);
+    snapshot_ = std::move(text);
   });
 }
 
@@ -83,10 +84,10 @@ void EngineFeed::run() {
       tick = 0;
       continue;
     }
-    if (tick % kTicksOfLook == 0 && !looking_) ask_for_look();
-    const std::string look = std::exchange(look_, "");
+    if (tick % kTicksOfSnapshot == 0 && !looking_) ask_for_snapshot();
+    const std::string snapshot = std::exchange(snapshot_, "");
     for (Watcher& watcher : watchers_) {
-      if (!look.empty()) watcher.exchange->write(look);
+      if (!snapshot.empty()) watcher.exchange->write(snapshot);
       send_steps(watcher);
     }
     changed_.wait_for(lock, kTick, [this]() SLUICE_REQUIRES(mutex_) { return stopping_; });

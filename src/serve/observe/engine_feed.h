@@ -1,7 +1,7 @@
 // EngineFeed: what the engine does, as it does it, for those who look (GET /debug/engine/stream).
 //
-// Events: `look` (where everything stands, at most twice a second) and `steps` (what was recorded since, at most ten
-// times a second). While nobody looks it does nothing. Thread safety: every method may be called from any thread.
+// Events: `snapshot` (where everything stands, at most twice a second) and `steps` (what was recorded since, at most
+// ten times a second). While nobody looks it does nothing. Thread safety: every method may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class EngineFeed {
   };
 
   void run();
-  void ask_for_look() SLUICE_REQUIRES(mutex_);
+  void ask_for_snapshot() SLUICE_REQUIRES(mutex_);
   void send_steps(Watcher& watcher);
 
   Engine& engine_;
@@ -46,7 +46,7 @@ class EngineFeed {
   std::uint64_t last_id_ SLUICE_GUARDED_BY(mutex_) = 0;
   bool stopping_ SLUICE_GUARDED_BY(mutex_) = false;
   bool looking_ SLUICE_GUARDED_BY(mutex_) = false;
-  std::string look_ SLUICE_GUARDED_BY(mutex_);  // found, and not sent yet
+  std::string snapshot_ SLUICE_GUARDED_BY(mutex_);  // found, and not sent yet
   std::thread thread_;
   TaskQueue lookers_{1};  // last: its tasks use the rest
 };

@@ -73,8 +73,8 @@ void add_cache(Metrics& metrics, const Stats& stats) {
   counter("sluice_prefix_cache_hits_total", &Cache::resumed_tokens);
   counter("sluice_prefix_cache_lost_tokens_total", &Cache::lost_to_retention_tokens);
   counter("sluice_prefix_cache_shared_waits_total", &Cache::shared_waits);
-  counter("sluice_prefix_cache_published_pages_total", &Cache::published_blocks, R"(pool="latent")");
-  counter("sluice_prefix_cache_published_pages_total", &Cache::published_windows, R"(pool="window")");
+  counter("sluice_prefix_cache_inserted_pages_total", &Cache::inserted_blocks, R"(pool="latent")");
+  counter("sluice_prefix_cache_inserted_pages_total", &Cache::inserted_windows, R"(pool="window")");
   counter("sluice_prefix_cache_evicted_pages_total", &Cache::evicted_blocks, R"(pool="latent")");
   counter("sluice_prefix_cache_evicted_pages_total", &Cache::evicted_windows, R"(pool="window")");
 }

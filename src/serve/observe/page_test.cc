@@ -87,15 +87,15 @@ class StreamTest : public ApiTest {
     engine_.where.policy = "fair";
     engine_.where.latents.pages = 2;
     engine_.where.latents.cells = {{.used = 15}, {.cached = 15}};
-    engine_.where.sequences = {{.sequence = 1, .state = SequenceLook::State::kPrompt, .latent_pages = {1}}};
+    engine_.where.sequences = {{.sequence = 1, .state = SequenceSnapshot::State::kPrompt, .latent_pages = {1}}};
   }
 };
 
-TEST_F(StreamTest, StepsAndLooks) {
+TEST_F(StreamTest, StepsAndSnapshots) {
   start();
   TestClient client(server_->port());
   client.send_request("GET", "/debug/engine/stream");
-  client.read_until("event: look");
+  client.read_until("event: snapshot");
   const std::string seen = client.read_until("event: steps");
   EXPECT_THAT(seen, HasSubstr("text/event-stream"));
   std::string all = client.read_until("]]]]\n");
@@ -108,17 +108,17 @@ TEST_F(StreamTest, StepsAndLooks) {
   EXPECT_THAT(client.read_all(), HasSubstr("0\r\n\r\n"));
 }
 
-TEST_F(StreamTest, LooksAtMostTwiceASecond) {
+TEST_F(StreamTest, SnapshotsAtMostTwiceASecond) {
   start();
   TestClient client(server_->port());
   client.send_request("GET", "/debug/engine/stream");
-  client.read_until("event: look");
+  client.read_until("event: snapshot");
   const auto first = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(std::chrono::milliseconds(900));
   server_->stop(std::chrono::milliseconds(60'000));
   const std::string more = client.read_all();
   int looks = 0;
-  for (std::size_t at = 0; (at = more.find("event: look", at)) != std::string::npos; ++at) ++looks;
+  for (std::size_t at = 0; (at = more.find("event: snapshot", at)) != std::string::npos; ++at) ++looks;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - first;
   EXPECT_LE(looks, 1 + 2 * seconds.count());
 }

@@ -63,7 +63,7 @@ export class EngineView {
 
   show() { this.element.hidden = false; this.visible = true; this.connect(); this.restyle(); }
   hide() { this.element.hidden = true; this.visible = false; this.connect(); }
-  restyle() { this.c = this.lookDrawn = this.ratesDrawn = null; this.draw(); }
+  restyle() { this.c = this.snapshotDrawn = this.ratesDrawn = null; this.draw(); }
 
   // The stream runs while the view is seen.
   connect() {
@@ -96,12 +96,12 @@ export class EngineView {
 
   take(event, data) {
     const value = JSON.parse(data);
-    if (event === 'look') {
+    if (event === 'snapshot') {
       const offset = value.now - performance.now() * 1000;
       // A server that was started anew has another clock.
       if (this.offset !== null && Math.abs(offset - this.offset) > 60e6) this.reset();
       this.offset = this.offset === null ? offset : Math.min(this.offset, offset) + 1;
-      this.state.look = value;
+      this.state.snapshot = value;
     } else if (event === 'steps') {
       const last = this.state.steps[this.state.steps.length - 1];
       if (last && value.length > 0 && value[value.length - 1][0] < last.number) this.reset();
@@ -127,8 +127,8 @@ export class EngineView {
     this.c ??= cached(colours());
     const now = this.paused ? this.timeline.end : this.now();
     this.timeline.draw(now, this.c);
-    if (this.state.look !== this.lookDrawn || this.paused) this.memory.draw(this.c);
-    this.lookDrawn = this.state.look;
+    if (this.state.snapshot !== this.snapshotDrawn || this.paused) this.memory.draw(this.c);
+    this.snapshotDrawn = this.state.snapshot;
     if (began > (this.ratesDrawn ?? 0) + 500) { this.rates.draw(now, this.c); this.ratesDrawn = began; }
     this.drawTiles(now);
     this.drawQueue(now);
@@ -136,14 +136,14 @@ export class EngineView {
   }
 
   drawTiles(now) {
-    const {steps, look} = this.state, rate = this.state.rate(now), last = steps[steps.length - 1];
+    const {steps, snapshot} = this.state, rate = this.state.rate(now), last = steps[steps.length - 1];
     const set = (name, value, note) => { this.tiles[name].value.textContent = value; if (note) this.tiles[name].note.textContent = note; };
     set('out', rate.out.toFixed(rate.out < 10 ? 1 : 0));
     set('in', rate.in.toFixed(rate.in < 10 ? 1 : 0));
-    const run = look?.sequences.filter(hasPlace).length ?? last?.running ?? 0;
-    set('running', run, look ? `of ${look.most_sequences} run` : 'run');
-    set('waiting', look ? look.sequences.length - run : last?.waiting ?? 0);
-    if (look) set('pages', (100 * look.latents.used / Math.max(1, look.latents.pages)).toFixed(1) + ' %', `of ${bytes(look.latents.pages * look.latents.page_bytes)} used`);
+    const run = snapshot?.sequences.filter(hasPlace).length ?? last?.running ?? 0;
+    set('running', run, snapshot ? `of ${snapshot.most_sequences} run` : 'run');
+    set('waiting', snapshot ? snapshot.sequences.length - run : last?.waiting ?? 0);
+    if (snapshot) set('pages', (100 * snapshot.latents.used / Math.max(1, snapshot.latents.pages)).toFixed(1) + ' %', `of ${bytes(snapshot.latents.pages * snapshot.latents.page_bytes)} used`);
     if (last) set('step', duration(last.t1 - last.t0), `the last step, ${last.rows} rows`);
   }
 
@@ -151,7 +151,7 @@ export class EngineView {
     if (this.queue.contains(document.activeElement) && document.activeElement !== this.queue && now < (this.queueDrawn ?? 0) + 2e6) return;
     if (now < (this.queueDrawn ?? 0) + 450e3 && now >= (this.queueDrawn ?? 0)) return;
     this.queueDrawn = now;
-    const sequences = this.state.look?.sequences ?? [];
+    const sequences = this.state.snapshot?.sequences ?? [];
     if (sequences.length === 0) { clear(this.queue).append(el('p', {class: 'dim'}, 'Nothing runs and nothing waits.')); return; }
     let place = 0;
     const rows = sequences.slice(0, 200).map((s) => {
@@ -194,7 +194,7 @@ export class EngineView {
   pick(step) {
     this.timeline.cursor = step;
     if (step.t0 < this.timeline.end - this.timeline.window || step.t1 > this.timeline.end) this.timeline.end = step.t1 + this.timeline.window / 4;
-    this.stepText.textContent = describe(step, this.state.look?.most_rows);
+    this.stepText.textContent = describe(step, this.state.snapshot?.most_rows);
     announce(this.stepText.textContent);
     this.draw();
   }

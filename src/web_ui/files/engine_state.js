@@ -1,7 +1,7 @@
 // What the engine's stream says, kept as values: steps, sequences, rates. No document, no clock of its own.
 
 export const KIND = {arrival: 0, request: 1, message: 2, again: 3, block: 4, fork: 5, wait: 6, admission: 7, preemption: 8, span: 9, end: 10};
-// A sequence of a look: whether it has memory and a place.
+// A sequence of a snapshot: whether it has memory and a place.
 export const runs = (s) => s.state === 'prompt' || s.state === 'decoding' || s.state === 'paused';
 export const REASONS = ['queue', 'priority', 'places', 'pages', 'window pages', 'common prefix', 'rows', 'unread answer'];
 const MOST_STEPS = 4096;
@@ -15,7 +15,7 @@ export class EngineState {
     this.buckets = [];           // {at, in, out, hit, steps}
     this.funnel = {asked: 0, matched: 0, resumed: 0};
     this.first = [];             // times to the first token, us
-    this.look = null;
+    this.snapshot = null;
   }
 
   // One event `steps`: rows as docs/server.md says.
@@ -141,16 +141,16 @@ export class EngineState {
     return {in: prompts * 1e6 / us, out: out * 1e6 / us, steps: steps * 1e6 / us};
   }
 
-  // What a sequence of so many tokens would take, of the pools of the last look.
+  // What a sequence of so many tokens would take, of the pools of the last snapshot.
   need(tokens) {
-    const look = this.look;
-    if (!look) return null;
+    const snapshot = this.snapshot;
+    if (!snapshot) return null;
     const blocks = Math.ceil(tokens / 128);
-    const pages = look.latents.pages > 0 ? blocks : 0, windows = look.windows.pages > 0 ? Math.min(blocks, 2) : 0;
-    const bytes = pages * look.latents.page_bytes + windows * look.windows.page_bytes + look.slot_bytes;
-    const free = look.latents.pages - look.latents.used;
-    const place = look.slots - look.slots_used > 0 && look.sequences.filter(runs).length < look.most_sequences;
-    return {pages, windows, bytes, fits: pages <= free, place, longest: look.most_tokens};
+    const pages = snapshot.latents.pages > 0 ? blocks : 0, windows = snapshot.windows.pages > 0 ? Math.min(blocks, 2) : 0;
+    const bytes = pages * snapshot.latents.page_bytes + windows * snapshot.windows.page_bytes + snapshot.slot_bytes;
+    const free = snapshot.latents.pages - snapshot.latents.used;
+    const place = snapshot.slots - snapshot.slots_used > 0 && snapshot.sequences.filter(runs).length < snapshot.most_sequences;
+    return {pages, windows, bytes, fits: pages <= free, place, longest: snapshot.most_tokens};
   }
 }
 

@@ -84,13 +84,13 @@ export class MemoryView {
   }
 
   draw(c) {
-    const look = this.state.look;
-    if (!look) return;
-    this.latents.draw(look.latents, c);
-    this.windows.draw(look.windows, c);
-    this.slots.set(look.slots_used, look.slots, `${look.slots_used} of ${look.slots} \u00b7 ${bytes(look.slot_bytes)} each`);
-    this.swap.element.hidden = look.swap_bytes === 0;
-    this.swap.set(look.swap_bytes_used, look.swap_bytes, `${bytes(look.swap_bytes_used)} of ${bytes(look.swap_bytes)}`);
+    const snapshot = this.state.snapshot;
+    if (!snapshot) return;
+    this.latents.draw(snapshot.latents, c);
+    this.windows.draw(snapshot.windows, c);
+    this.slots.set(snapshot.slots_used, snapshot.slots, `${snapshot.slots_used} of ${snapshot.slots} \u00b7 ${bytes(snapshot.slot_bytes)} each`);
+    this.swap.element.hidden = snapshot.swap_bytes === 0;
+    this.swap.set(snapshot.swap_bytes_used, snapshot.swap_bytes, `${bytes(snapshot.swap_bytes_used)} of ${bytes(snapshot.swap_bytes)}`);
     this.drawNeed();
   }
 

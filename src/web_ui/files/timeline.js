@@ -61,7 +61,7 @@ export class Timeline {
     this.t0 = (this.end ?? now) - this.window;
     const t0 = this.t0, x = (t) => (t - t0) / this.window * width;
     const bottom = TOP + shown * (LANE + GAP);
-    const budget = this.state.look?.most_rows || Math.max(1, ...steps.map((s) => s.rows));
+    const budget = this.state.snapshot?.most_rows || Math.max(1, ...steps.map((s) => s.rows));
     draw.fillStyle = c('sunken');
     draw.fillRect(0, 0, width, TOP - 8);
     for (let lane = 0; lane < shown; ++lane) draw.fillRect(0, TOP + lane * (LANE + GAP), width, LANE);
@@ -166,7 +166,7 @@ export class Timeline {
     let text = '';
     const span = step?.spans.find((s) => s.s.lane === lane);
     const s = span?.s ?? [...this.state.sequences.values()].find((q) => q.lane === lane && q.arrival <= time && (q.end === null || q.end >= time));
-    if (event.offsetY < TOP - 6 && step) text = describe(step, this.state.look?.most_rows);
+    if (event.offsetY < TOP - 6 && step) text = describe(step, this.state.snapshot?.most_rows);
     else if (s) text = this.#sequenceText(s, span, time, step);
     this.tip.hidden = text === '';
     if (text === '') return;

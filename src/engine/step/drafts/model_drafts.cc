@@ -24,16 +24,16 @@ Status ModelDrafts::reserve(Device& device, const TableShape& shape, int sequenc
                          {.rows = sequences, .latent_pages = count * pages, .window_pages = count * pages});
 }
 
-void ModelDrafts::make(const Exec& exec, Model& model, const CacheView& cache, std::span<const DraftWish> wishes,
+void ModelDrafts::make(const Exec& exec, Model& model, const CacheView& cache, std::span<const DraftRequest> requests,
                        float* logits, TokenId* tokens, std::int32_t first_slot) {
   finish();  // what was downloaded last is written until then
   first_slot_ = first_slot;
-  prepare(wishes);
+  prepare(requests);
   const bool on_cpu = device_ == &cpu_device();
   drafter_.front().run(
       exec, model, cache, sequences_, tokens, logits, on_cpu ? nullptr : &tables_,
       [&](int, std::span<const int> rows) { draw(exec, rows, model.config().vocab_size, logits, tokens); });
-  const std::size_t bytes = wishes.size() * static_cast<std::size_t>(slots_) * sizeof(TokenId);
+  const std::size_t bytes = requests.size() * static_cast<std::size_t>(slots_) * sizeof(TokenId);
   const auto* from = reinterpret_cast<const std::byte*>(tokens + first_slot);
   device_->download({reinterpret_cast<std::byte*>(host_tokens_.data()), from, bytes});
   mark_ = device_->mark();
@@ -41,23 +41,23 @@ void ModelDrafts::make(const Exec& exec, Model& model, const CacheView& cache, s
 }
 
 // Everything that the draws of all depths need, so that nothing has to be brought between them.
-void ModelDrafts::prepare(std::span<const DraftWish> wishes) {
-  order_.resize(wishes.size());
+void ModelDrafts::prepare(std::span<const DraftRequest> requests) {
+  order_.resize(requests.size());
   std::iota(order_.begin(), order_.end(), 0);
-  std::ranges::stable_sort(order_, std::greater(), [&](int i) { return wishes[static_cast<std::size_t>(i)].drafts; });
+  std::ranges::stable_sort(order_, std::greater(), [&](int i) { return requests[static_cast<std::size_t>(i)].drafts; });
   sequences_.clear();
   counts_.clear();
-  for (const DraftWish& wish : wishes) counts_.push_back(wish.drafts);
+  for (const DraftRequest& request : requests) counts_.push_back(request.drafts);
   for (const int i : order_) {
-    const DraftWish& wish = wishes[static_cast<std::size_t>(i)];
+    const DraftRequest& request = requests[static_cast<std::size_t>(i)];
     const std::int32_t slot = first_slot_ + i * slots_;
-    sequences_.push_back({.span = wish.span, .drafts = wish.drafts, .newest = wish.newest, .slot = slot});
+    sequences_.push_back({.span = request.span, .drafts = request.drafts, .newest = request.newest, .slot = slot});
   }
   rows_.clear();
   drawn_rows_ = 0;
   for (int depth = 1; depth < slots_; ++depth) {
     for (std::size_t i = 0; i < sequences_.size() && sequences_[i].drafts >= depth; ++i) {
-      const SamplingParams& sampling = *wishes[static_cast<std::size_t>(order_[i])].sampling;
+      const SamplingParams& sampling = *requests[static_cast<std::size_t>(order_[i])].sampling;
       const Position position = sequences_[i].span.first_position + depth;
       rows_.push_back(sample_row(sampling, i, position, sequences_[i].slot + depth));
       rows_.back().top_logprobs = -1;
@@ -93,10 +93,10 @@ void ModelDrafts::finish() {
   if (std::exchange(arriving_, false)) device_->wait_for(mark_);
 }
 
-std::span<const TokenId> ModelDrafts::of(std::size_t wish) {
+std::span<const TokenId> ModelDrafts::of(std::size_t request) {
   finish();
-  const auto first = wish * static_cast<std::size_t>(slots_) + 1;
-  return std::span(host_tokens_).subspan(first, static_cast<std::size_t>(counts_[wish]));
+  const auto first = request * static_cast<std::size_t>(slots_) + 1;
+  return std::span(host_tokens_).subspan(first, static_cast<std::size_t>(counts_[request]));
 }
 
 }  // namespace sluice

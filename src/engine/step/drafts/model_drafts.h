@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-struct DraftWish {
+struct DraftRequest {
   BatchSpan span;       // reserved: of the newest token and the drafts
   int drafts = 0;       // at least one
   TokenId newest = -1;  // known
@@ -28,16 +28,16 @@ class ModelDrafts {
   // lacks the memory.
   Status reserve(Device& device, const TableShape& shape, int sequences, int drafts, std::size_t pages);
   static int slots(int sequences, int drafts) { return sequences * (1 + drafts); }
-  // Enqueues it. logits: [wishes, vocab], of the device; tokens: the slots are those from `first_slot` on.
-  void make(const Exec& exec, Model& model, const CacheView& cache, std::span<const DraftWish> wishes, float* logits,
-            TokenId* tokens, std::int32_t first_slot);
-  // Of the last make(), wish i: the slot of its first draft, those of the others follow it,
-  std::int32_t slot(std::size_t wish) const { return first_slot_ + static_cast<std::int32_t>(wish) * slots_ + 1; }
+  // Enqueues it. logits: [requests, vocab], of the device; tokens: the slots are those from `first_slot` on.
+  void make(const Exec& exec, Model& model, const CacheView& cache, std::span<const DraftRequest> requests,
+            float* logits, TokenId* tokens, std::int32_t first_slot);
+  // Of the last make(), request i: the slot of its first draft, those of the others follow it,
+  std::int32_t slot(std::size_t request) const { return first_slot_ + static_cast<std::int32_t>(request) * slots_ + 1; }
   // and the tokens, for which it waits.
-  std::span<const TokenId> of(std::size_t wish);
+  std::span<const TokenId> of(std::size_t request);
 
  private:
-  void prepare(std::span<const DraftWish> wishes);
+  void prepare(std::span<const DraftRequest> requests);
   void draw(const Exec& exec, std::span<const int> rows, int vocab, const float* logits, TokenId* tokens);
   void finish();
 
@@ -50,7 +50,7 @@ class ModelDrafts {
   std::vector<SampleRow> rows_;  // of the first drafts, the second ones, ...
   std::size_t drawn_rows_ = 0;
   std::vector<SampledRow> drawn_;           // the CPU's
-  std::vector<int> order_, counts_;         // of the wishes, those with most drafts first; drafts of a wish
+  std::vector<int> order_, counts_;         // of the requests, those with most drafts first; drafts of a request
   std::vector<DraftedSequence> sequences_;  // in that order
   std::vector<TokenId> host_tokens_;
   Device::Mark mark_ = 0;

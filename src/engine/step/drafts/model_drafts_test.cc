@@ -68,7 +68,7 @@ class ModelDrafted {
 
   void run() {
     while (!stepper_.idle()) {
-      Result<ComputedStep> step = stepper_.begin().settle();
+      Result<ComputedStep> step = stepper_.begin().commit();
       ASSERT_TRUE(step.ok());
       const std::vector<SequenceId> sampled(step->sampled().begin(), step->sampled().end());
       for (std::size_t i = 0; i < sampled.size(); ++i) {
@@ -153,7 +153,7 @@ TEST(ModelDraftsTest, DraftsAreDrawnAsTheirTokensAre) {
     given.answer.sampling = sampling;
     const SequenceId id = stepper.add(given);
     while (stepper.sequences()[id].generated() < 50) {
-      Result<ComputedStep> step = stepper.begin().settle();
+      Result<ComputedStep> step = stepper.begin().commit();
       ASSERT_TRUE(step.ok());
       step->draw(id, step->logits_row(0), sampling);
       TakenStep taken = std::move(*step).send().take();
