@@ -32,7 +32,7 @@ struct HttpServerOptions {
 
   std::size_t max_header_bytes = 64 << 10;
   std::size_t max_body_bytes = 16 << 20;
-  std::size_t max_bodies_bytes = 512 << 20;  // of all requests together that are being read or answered
+  std::size_t max_bodies_bytes = 512 << 20;  // the sum over requests that are being read or answered
   int max_connections = 1024;
   std::chrono::milliseconds idle_timeout{75'000};    // between two requests of a connection
   std::chrono::milliseconds header_timeout{10'000};  // from a header's first byte to its last
