@@ -38,7 +38,7 @@ constexpr KnownModel kModels[] = {
      "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"},
 };
 
-// In an empty folder, with the requirement as its argument; leaves "model" there, on the disk itself.
+// Runs in an empty folder, with the requirement as its argument; leaves "model" there, on the disk itself.
 constexpr const char* kScript = R"(
 import os, runpy, shutil, sys, zipfile
 with open("requirements.txt", "w") as file:
@@ -110,7 +110,7 @@ Status download(const KnownModel& model, const fs::path& folder) {
       fmt::format("expected the file with SHA-256 {}, found {}; nothing was kept", model.sha256, digest));
 }
 
-// With the lock of the cache folder.
+// Downloads the model; the caller has the lock of the cache folder.
 Status bring(const KnownModel& model, const fs::path& cache) {
   const fs::path place = cache / model.file, folder = cache / "bringing";
   std::error_code error;

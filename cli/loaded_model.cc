@@ -22,7 +22,7 @@ Result<const ChatEncoding*> LoadedModel::require_chat() const {
 
 namespace {
 
-// Where the small files of a model lie.
+// Returns the folder in which the small files of a model lie.
 std::string folder_of(const std::string& model) {
   std::error_code error;
   return is_config_path(model) ? std::filesystem::absolute(model, error).parent_path().string() : model;

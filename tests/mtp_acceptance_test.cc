@@ -44,7 +44,7 @@ class MtpAcceptance : public ::testing::Test {
     const auto last = logits.last(static_cast<std::size_t>(model_->config().vocab_size));
     return static_cast<TokenId>(std::ranges::max_element(last) - last.begin());
   }
-  // The token that the model chooses behind these.
+  // Returns the token that the model chooses after these.
   TokenId step(TestSequence& sequence, std::span<const TokenId> ids) {
     const int last = static_cast<int>(ids.size()) - 1;
     return greedy(sequence.run(*model_, exec_, ids, {&last, 1}));
@@ -62,7 +62,7 @@ class MtpAcceptance : public ::testing::Test {
     return tokenizer_->encode(prompt.text, prompt.messages).value().ids;
   }
 
-  // Behind every token of the answer two drafts.
+  // Two drafts follow every token of the answer.
   void add_answer(std::vector<TokenId> prompt, Acceptance* acceptance) {
     TestSequence sequence(model_->cache_layout(), static_cast<int>(prompt.size()) + kLongestAnswer + 2);
     while (prompt.size() > 512) {

@@ -38,7 +38,7 @@ constexpr int kMaxModelLen = 1536, kClients = 4;
 constexpr std::int64_t kPoolBytes = 48 << 20;       // the null model's, all touched soon
 constexpr std::int64_t kModelPoolBytes = 96 << 20;  // a real model's, touched as the cache fills
 constexpr std::int64_t kMostGrowth = 32 << 20;      // the growth of all other memory
-// Where memory or the budget is short, a wait depends on what runs and waits: all end, but this test knows no number of
+// If memory or the budget is short, a wait depends on what runs and waits: all end, but this test knows no number of
 // steps.
 constexpr const char* kNoBound = "not bounded";
 constexpr int kStarvedTimes = 4;  // how many times the need of what runs exceeds the pool

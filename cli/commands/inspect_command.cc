@@ -64,7 +64,7 @@ Result<std::vector<InspectedTensor>> list_tensors(const ModelPlan& plan, const C
   return tensors;
 }
 
-// In every combination of types that the model takes.
+// Lists the cache in every combination of types that the model takes.
 std::vector<InspectedCache> list_caches(const ModelPlan& plan) {
   std::vector<InspectedCache> caches;
   EngineSetup options;
@@ -93,7 +93,7 @@ Result<MemoryRequest> memory_request(const EngineSetup& options, const ModelConf
                        .max_model_len = options.model.max_model_len > 0 ? options.model.max_model_len : limit};
 }
 
-// Where a device was asked for: what the model takes of its memory.
+// Shows how much of a device's memory the model takes, if a device was asked for.
 Status inspect_device(const EngineSetup& options, const ModelPlan& plan, const MemoryRequest& request) {
   if (!options.machine.device.starts_with("cuda")) return {};
   SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, choose_device(options.machine, options.numerics));

@@ -125,7 +125,7 @@ void print(const Score& score) {
       100 * score.same_best_part());
 }
 
-// As it is by itself, in the rest as given.
+// Returns the options with this profile as it is by itself, in the rest as given.
 EngineSetup with_profile(EngineSetup options, const std::string& profile) {
   const EngineSetup defaults;
   options.numerics.profile = profile;

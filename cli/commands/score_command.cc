@@ -156,7 +156,7 @@ void take_exports(const Runner& runner, Position first, int rows, Scores& to) {
   }
 }
 
-// In chunks of at most `chunk` rows.
+// Scores the item in chunks of at most `chunk` rows.
 Status score(Runner& runner, const Item& item, const ScoreOptions& options, int chunk, Scores& to) {
   SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner.open());
   const auto tokens = static_cast<Position>(item.ids.size());
@@ -196,7 +196,7 @@ void add(std::vector<TensorSource>& tensors, std::string name, DType dtype, std:
                      .produce = nullptr});
 }
 
-// -1 behind the entries of a row.
+// -1 after the entries of a row.
 void pad_entries(Scores& scores) {
   const std::int32_t width = scores.entry_counts.empty() ? 0 : *std::ranges::max_element(scores.entry_counts);
   std::size_t at = 0;

@@ -100,7 +100,7 @@ struct ServeOptions {
   std::vector<std::pair<std::string, std::string>> flags = {};
 };
 
-// All that are serve's alone.
+// Adds all flags that are serve's alone.
 void add_serve_flags(CLI::App& command, ServeOptions& options);
 std::vector<std::pair<std::string, std::string>> given_flags(const CLI::App& command);
 

@@ -23,7 +23,7 @@ std::vector<std::string> flag_names(const CommandText& command) {
   return names;
 }
 
-// Names of the flags that want a value which is no file: nothing is offered behind them.
+// Names of the flags that want a value which is no file: nothing is offered after them.
 std::vector<std::string> plain_value_flags(const CommandText& command) {
   std::vector<std::string> names;
   for (const FlagText& flag : command.flags()) {

@@ -169,7 +169,7 @@ class Engine {
   // The records of up to `most` steps from `number` on, or from the oldest that is kept (the last 4,096, about).
   virtual std::vector<StepRecord> steps(std::uint64_t number, std::size_t most) const = 0;
   virtual std::uint64_t steps_recorded() const = 0;  // the number of the next
-  // Where it stands between two steps; false if it does not get there within `seconds`.
+  // Writes the engine's state between two steps; false if it does not get there within `seconds`.
   virtual bool snapshot(double seconds, EngineSnapshot* snapshot) = 0;
 
   // Replaces the model's weights by those of another folder, and returns their version; for as long as it takes the

@@ -20,14 +20,14 @@ enum class MlaPrefill {
   kExpanded,  // gives up the row law (docs/guarantees.md)
 };
 
-// Whether a step begins before the tokens of the one before are known.
+// The choice whether a step begins before the tokens of the one before are known.
 enum class AsyncScheduling {
   kAuto,  // where the device computes by itself
   kOn,
   kOff,
 };
 
-// Who guesses the next tokens.
+// The way in which the next tokens are guessed.
 enum class Speculative {
   kAuto,   // both of the following, or what there is
   kMtp,    // the model's layer for multi-token prediction

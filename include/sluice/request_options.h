@@ -1,6 +1,6 @@
 // RequestOptions: everything a client can say about one request besides its prompt.
 //
-// The value is filled once, by whoever makes the request; from Engine::submit() on it is constant and shared
+// The maker of the request fills the value once; from Engine::submit() on it is constant and shared
 // (std::shared_ptr<const RequestOptions>): the engine's records, the sequences and their spans of a step all point to
 // it. A new option is therefore a field here, one reader and one user (docs/dev/adding.md).
 // Thread safety: a constant value may be read by any thread.

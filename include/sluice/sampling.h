@@ -22,7 +22,7 @@ struct SamplingParams {
   float min_p = 0.0F;                          // tokens below min_p times the best probability are dropped
   std::uint64_t seed = 0;                      // if the request has none, the caller draws one
   int top_logprobs = -1;                       // -1: no log-probabilities; n >= 0: of the chosen token and the n best
-  std::vector<std::int32_t> logprob_ids = {};  // with log-probabilities: those of these tokens, too, behind the best
+  std::vector<std::int32_t> logprob_ids = {};  // with log-probabilities: those of these tokens, too, after the best
   // Log-probabilities of the raw logits, or processed: those at which tokens are drawn, after temperature, rules,
   // constraint and filters; -inf for what cannot be drawn. Temperature 0 counts as 1 without filters.
   bool processed_logprobs = false;

@@ -17,7 +17,7 @@ std::string hub_cache_folder();
 
 // Returns whether the text can be an id: "org/name" or "name".
 bool is_hub_id(const std::string& text);
-// Where the cache keeps a model of this id, whether it is there or not.
+// Returns the folder in which the cache keeps a model of this id, whether it is there or not.
 std::string hub_folder_of(const std::string& id);
 
 // Returns whether the folder has the form of a model's folder in the cache, or is its "snapshots".

@@ -171,7 +171,7 @@ int escaped_unit(std::string_view text, std::size_t at) {
   return error == std::errc{} && stop == end ? unit : -1;
 }
 
-// Copies the string that begins behind the quote at `at`, with lone surrogates replaced; returns where it goes on.
+// Copies the string that begins after the quote at `at`, with lone surrogates replaced; returns where it goes on.
 std::size_t copy_string(std::string_view source, std::size_t at, StandardText& to) {
   const auto is_high = [](int unit) { return unit >= 0xD800 && unit < 0xDC00; };
   const auto is_low = [](int unit) { return unit >= 0xDC00 && unit < 0xE000; };

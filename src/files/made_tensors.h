@@ -1,5 +1,5 @@
 // MadeTensors: tensors whose bytes no file holds. They have a place in the address space from the beginning, and are
-// made there when somebody is about to read them.
+// made there when a caller is about to read them.
 //
 // The place takes no memory before it is filled, and gives most of it back when its bytes are left, so that tensors
 // that are larger than the machine's memory can be read one after the other. Thread safety: const functions may be

@@ -61,7 +61,7 @@ struct Case {
   const char* name;
   std::function<void(const std::string& path)> act;
   const char* says;  // "": nothing has changed
-  // Where the bytes cannot be compared; null: the same.
+  // The message where the bytes cannot be compared; null: the same.
   const char* says_uncompared = nullptr;
 };
 

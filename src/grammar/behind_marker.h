@@ -1,7 +1,7 @@
-// BehindMarker: a constraint that begins behind a text, as an answer does behind the model's reasoning.
+// BehindMarker: a constraint that begins after a text, as an answer does after the model's reasoning.
 //
 // Up to the end of the marker every text is allowed, and an end token only where it may lack; the tokens whose bytes go
-// on behind it must begin a text of the grammar. Thread safety: as TokenConstraint.
+// on after it must begin a text of the grammar. Thread safety: as TokenConstraint.
 #pragma once
 
 #include <memory>

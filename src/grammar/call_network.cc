@@ -165,7 +165,7 @@ class CallNetwork {
     return {};
   }
 
-  // A text in which nothing is called, or behind which something is.
+  // A text in which nothing is called, or after which something is.
   void add_answer(std::int32_t start, const Dfa& free) {
     const std::int32_t text = builder_.add_dfa(start, free);
     builder_.set_end(text);

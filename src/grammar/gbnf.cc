@@ -44,7 +44,7 @@ class GbnfCompiler {
     for (const Expression& part : e.parts) for_each_rule(part, visit);
   }
 
-  // order_: rules behind those that they use; is_recursive_: those on a cycle, or that use one.
+  // order_: rules after those that they use; is_recursive_: those on a cycle, or that use one.
   void order_rules() {
     const std::size_t count = grammar_.rules.size();
     std::vector<std::vector<int>> uses(count);

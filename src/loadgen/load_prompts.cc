@@ -42,7 +42,7 @@ class TracePrompts : public LoadPrompts {
   }
 
  private:
-  // From 256 on, as the first ids of most vocabularies are special or single bytes.
+  // Returns ids from 256 on, as the first ids of most vocabularies are special or single bytes.
   json::array ids(std::size_t request) const {
     json::array ids;
     for (const TokenId token : trace_prompt(trace_, request)) ids.push_back(256 + token * 15 / 16);

@@ -39,7 +39,7 @@ struct TrafficReport {
   std::map<std::string, std::string> examples;  // a reason for each
   double seconds = 0;
   std::int64_t input_tokens = 0, cached_tokens = 0, output_tokens = 0, events = 0;
-  bool usage_known = true;  // every answer told its tokens; else output tokens are events
+  bool usage_known = true;  // every answer reported its tokens; else output tokens are events
   int short_answers = 0;    // fewer tokens than asked for
   int more_events = 0;      // answers with more events than tokens: something came twice
   Percentiles ttft, itl, tpot, e2e, lag;

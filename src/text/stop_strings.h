@@ -1,4 +1,4 @@
-// StopMatcher: ends a streamed text before the first stop string in it, or behind it.
+// StopMatcher: ends a streamed text before the first stop string in it, or after it.
 //
 // Text is passed on as soon as it cannot be the start of a stop string, so what is held back is never longer than the
 // longest one. The result does not depend on how the text is cut into pieces: the stop string that is completed first

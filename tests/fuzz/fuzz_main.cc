@@ -1,7 +1,7 @@
 // fuzz_NAME             the committed inputs, then mutations of them for SLUICE_FUZZ_SECONDS
 // fuzz_NAME FILE...     these inputs alone
 //
-// Where coverage is recorded (coverage.h), inputs that reach something new are mutated further, and unless
+// If coverage is recorded (coverage.h), inputs that reach something new are mutated further, and unless
 // SLUICE_FUZZ_SECONDS is given a run ends early, once hardly anything new comes. The seed is printed;
 // SLUICE_TEST_SEED=... gives the same inputs again, up to where the run ends.
 #include <algorithm>

@@ -25,7 +25,7 @@ class MemoryFile {
   int file_;
 };
 
-// Begins in the file and ends behind it; the mapping's last page would not tell.
+// Begins in the file and ends after it; the mapping's last page would not tell.
 bool leaves(std::span<const std::byte> file, const TensorView& tensor) {
   const std::byte* end = file.data() + file.size();
   return tensor.data >= file.data() && tensor.data <= end && tensor.bytes > static_cast<std::size_t>(end - tensor.data);

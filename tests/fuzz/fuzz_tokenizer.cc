@@ -1,4 +1,4 @@
-// tokenizer.json, behind a zero byte tokenizer_config.json, and texts encoded by what comes of them. An input that
+// tokenizer.json, after a zero byte tokenizer_config.json, and texts encoded by what comes of them. An input that
 // begins with "SPM" or "TIK" is a tokenizer.model or a tiktoken.model instead.
 #include <algorithm>
 #include <boost/json/serialize.hpp>

@@ -22,7 +22,7 @@ class GgufTensors {
   static Result<std::unique_ptr<GgufTensors>> open(const std::string& path, GgufNaming naming = nullptr);
   static Result<std::unique_ptr<GgufTensors>> of(std::unique_ptr<GgufModel> model, GgufNaming naming = nullptr);
 
-  // In no order; a faulty file may have a name twice.
+  // The tensors in no order; a faulty file may have a name twice.
   const std::vector<TensorView>& tensors() const { return tensors_; }
   const GgufModel& model() const { return *model_; }
 

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// As numbered in files.
+// The types of values, as numbered in files.
 enum class GgufType : std::uint32_t {
   kUint8,
   kInt8,

@@ -193,7 +193,7 @@ Dfa trim(Dfa dfa) {
       open.push_back(s);
     }
   }
-  // In the order in which the start reaches them.
+  // Numbers the states in the order in which the start reaches them.
   std::vector<std::int32_t> place(count, -1);
   States order{0};
   place[0] = 0;

@@ -116,7 +116,7 @@ void NetworkBuilder::find_empty_rules() {
 }
 
 // depth of a state: 0 if its rule can end by bytes alone; through a call one more than the called rule's, or what is
-// needed behind it. Level by level: what a level adds can only be used by it and later ones.
+// needed after it. Level by level: what a level adds can only be used by it and later ones.
 void NetworkBuilder::find_depths() {
   struct Before {
     std::vector<std::int32_t> steps;                             // by a byte or nothing
@@ -332,7 +332,7 @@ class PlainRuns {
 
   int after_character(const NetworkState& s) const {
     struct Lead {
-      int low, high, next_low, next_high, more;  // the second byte's range, and bytes behind it
+      int low, high, next_low, next_high, more;  // the second byte's range, and bytes after it
     };
     static constexpr Lead kLeads[] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1},
                                       {0xE1, 0xEC, 0x80, 0xBF, 1}, {0xED, 0xED, 0x80, 0x9F, 1},

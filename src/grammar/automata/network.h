@@ -76,7 +76,7 @@ class NetworkBuilder {
   void add_empty(std::int32_t from, std::int32_t to);
   void add_call(std::int32_t from, std::int32_t rule, std::int32_t to);
   void set_end(std::int32_t state);  // the rule may end here
-  // New states behind the bytes, or behind each text of the automaton.
+  // New states after the bytes, or after each text of the automaton.
   std::int32_t add_literal(std::int32_t from, std::string_view bytes);
   std::int32_t add_dfa(std::int32_t from, const Dfa& dfa);
 

@@ -34,7 +34,7 @@ std::vector<CodePointRange> complement(const std::vector<CodePointRange>& ranges
 
 class Nfa {
  public:
-  // An empty edge may hold anywhere, or only before the first byte, or only behind the last one (^ and $).
+  // An empty edge may hold anywhere, or only before the first byte, or only after the last one (^ and $).
   enum class Where : std::uint8_t { kAnywhere, kBegin, kEnd };
   struct EmptyEdge {
     std::int32_t to = 0;
@@ -50,7 +50,7 @@ class Nfa {
   void add_empty(std::int32_t from, std::int32_t to, Where where = Where::kAnywhere);
   // One character, in UTF-8.
   void add_characters(std::int32_t from, const std::vector<CodePointRange>& ranges, std::int32_t to);
-  // A new state behind the bytes.
+  // A new state after the bytes.
   std::int32_t add_literal(std::int32_t from, std::string_view bytes);
 
   const std::vector<State>& states() const { return states_; }

@@ -152,7 +152,7 @@ void ParseSets::call(const CallEdge& edge, StackId stack) {
     pending_.push_back({rule.order, edge.rule, {edge.to, stack}});
     return;
   }
-  // Nothing is left to do behind the call: it returns where its caller does. So lists that are written as a recursion
+  // Nothing is left to do after the call: it returns where its caller does. So lists that are written as a recursion
   // at the end of a rule do not nest.
   for (const Frame& frame : stacks_[static_cast<std::size_t>(stack)].frames) {
     if (++work_ > kMostWork) return;

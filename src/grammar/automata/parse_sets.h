@@ -7,7 +7,7 @@
 // is not in one (network.h), and a byte that no parse can take leads to kNoSet.
 //
 // Work and memory are bounded: a set of more than kMostParses parses, or one that takes more than kMostWork steps to
-// make, is not made: kTooMany stands for it. Whether it does depends on the text alone, too.
+// make, is not made: kTooMany stands for it. That, too, depends on the text alone.
 //
 // Thread safety: one thread at a time.
 #pragma once

@@ -237,7 +237,7 @@ class RegexParser {
     return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
   }
 
-  // Behind the backslash.
+  // Reads the rest of an escape, after the backslash.
   Ranges escape(bool in_class) {
     if (done()) return fail("expected a character behind \\"), Ranges{};
     const char32_t c = text_[at_++];
@@ -344,7 +344,7 @@ LookAheads split_look_aheads(std::string_view pattern) {
   const LookAheads whole{.heads = {}, .rest = std::string(pattern)};
   LookAheads out;
   std::size_t begin = 0, depth = 0;
-  std::size_t rest = 1;  // behind ^ and the look-aheads so far
+  std::size_t rest = 1;  // after ^ and the look-aheads so far
   bool in_class = false;
   if (!pattern.starts_with("^(?=") && !pattern.starts_with("^(?!")) return whole;
   for (std::size_t i = 1; i < pattern.size(); ++i) {

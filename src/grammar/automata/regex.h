@@ -51,7 +51,7 @@ LookAheads split_look_aheads(std::string_view pattern);
 // `what` begins the error.
 Result<Expression> parse_regex(std::string_view pattern, std::string_view what);
 
-// Appends the automaton of an expression without rules behind `from`, and returns its last state.
+// Appends the automaton of an expression without rules after `from`, and returns its last state.
 std::int32_t append_expression(Nfa& nfa, const Expression& expression, std::int32_t from);
 
 // The texts that the expression matches as a whole.

@@ -32,7 +32,7 @@ ByteClass largest_class(const std::vector<ParseSets::Range>& ranges) {
 
 }  // namespace
 
-// Where exactly the bytes of the class lead from here, all of them to one set; else kNoSet.
+// Returns the set to which exactly the bytes of the class lead from here; kNoSet if there is none.
 SetId RunMasks::next_in_chain(const ByteClass& bytes, SetId at) {
   if (at == kTooMany || sets_.set(at).parses.size() > kMostParsed) return kNoSet;
   SetId to = kNoSet;
@@ -113,7 +113,7 @@ const RunMasks::Behind& RunMasks::behind(const Exit& exit, const TokenRuns& runs
   return made;
 }
 
-// The tokens that leave the class behind `length` bytes of it.
+// The tokens that leave the class after `length` bytes of it.
 bool RunMasks::add_exits(const Place& place, std::size_t length, Made& made) {
   const auto& [chain, runs, byte_class] = place;
   const auto leads_to = [&](std::size_t n, std::uint8_t byte, SetId to) {
@@ -146,7 +146,7 @@ bool RunMasks::add_exits(const Place& place, std::size_t length, Made& made) {
   return true;
 }
 
-// Where tokens go on that are longer than the chain.
+// Finds the tokens that are longer than the chain and go on after it.
 void RunMasks::leave_chain(const TokenRuns& runs, const Chain& chain) {
   const std::vector<TokenTrie::Node>& nodes = trie_.level(0).nodes;
   const SetId back = chain.sets.back();
@@ -233,7 +233,7 @@ void RunMasks::prepare(SetId set) {
   if (prepared_.contains(set)) return;
   const std::optional<Chain> chain = chain_from(set);
   if (!chain) return;
-  // Behind its first character a count may have exits that it has not before.
+  // After its first character a count may have exits that it does not have before.
   for (const SetId at : std::span(chain->sets).first(std::min<std::size_t>(chain->sets.size(), 2))) {
     const std::optional<Made> made = make(at);
     prepared_work_ += made ? made->work : kMostMaskWork;

@@ -4,8 +4,8 @@
 // Both kinds are kept by length for all places of all chains of the class (TokenRuns). The tokens that follow an exit
 // are kept for all places that come to the same set.
 //
-// The answer is that of a walk from the place (TokenWalk), and what it is said to have taken depends on the place
-// alone, not on what is kept. Thread safety: one thread at a time.
+// The answer is that of a walk from the place (TokenWalk). The work that it reports depends on the place alone, not on
+// what is kept. Thread safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class RunMasks {
  public:
   struct Made {
     std::vector<std::uint32_t> words;    // the tokens allowed
-    std::vector<std::uint32_t> returns;  // nodes of level 0 behind which the rule may end and tokens go on
+    std::vector<std::uint32_t> returns;  // nodes of level 0 after which the rule may end and tokens go on
     std::size_t work = 0;
   };
 
@@ -52,7 +52,7 @@ class RunMasks {
  private:
   struct Chain {
     ByteClass bytes;
-    std::vector<SetId> sets;  // behind 0, 1, ... bytes of the class
+    std::vector<SetId> sets;  // after 0, 1, ... bytes of the class
   };
   // An exit leads to a set: a byte that is not of the class, after bytes that are.
   struct Exit {

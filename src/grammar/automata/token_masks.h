@@ -47,11 +47,11 @@ class TokenMasks {
     bool has_plain = false;              // the level's plain tokens are allowed, too
     std::vector<std::int32_t> tokens;    // allowed within the rule; or
     std::vector<std::uint32_t> bits;     // the same
-    std::vector<std::uint32_t> returns;  // nodes behind which the rule may end and tokens go on
+    std::vector<std::uint32_t> returns;  // nodes after which the rule may end and tokens go on
     std::size_t work = 0;                // what that took; above kMostMaskWork: it is not known
   };
 
-  // For make(): what walks share.
+  // The memory that the walks of make() share.
   struct Workshop {
     Workshop(const TokenTrie& trie, const Network& network, bool with_returns)
         : sets(network), runs(trie, sets, with_returns) {}

@@ -30,7 +30,7 @@ class TokenRuns;
 class TokenTrie {
  public:
   // A token of the trie and what lies below it, in the order of a walk: the children of node i begin at i + 1, the
-  // sibling behind it is at nodes[i].end.
+  // sibling after it is at nodes[i].end.
   struct Node {
     std::uint32_t end = 0;
     std::int32_t token = -1;  // the first of those with these bytes (next_same()); -1: none

@@ -70,7 +70,7 @@ struct Compared {
   bool negative = false, is_zero = true;
   int order = 0;             // compares the digits so far with as many of the bound's
   std::size_t whole = 0;     // digits of the integer part, at most one more than the bound has
-  std::size_t fraction = 0;  // digits behind the point, at most as many as the bound has
+  std::size_t fraction = 0;  // digits after the point, at most as many as the bound has
 
   auto operator<=>(const Compared&) const = default;
 };

@@ -34,7 +34,7 @@ enum class Comparison { kLess, kAtMost, kEqual, kAtLeast, kMore };
 Dfa decimals();                // all, up to the limits of digits
 Dfa integer_texts();           // decimals without a fraction
 Result<Dfa> integer_values();  // decimals whose value is an integer
-// With any number of digits: to be intersected with one of the above, and small while they are not.
+// These have any number of digits: they are to be intersected with one of the above, and small while they are not.
 Result<Dfa> decimals_where(Comparison comparison, const Decimal& bound);
 Result<Dfa> multiples_of(const Decimal& divisor);  // divisor > 0; kResourceExhausted if that takes too many states
 

@@ -144,7 +144,7 @@ void check(const GrammarSource& source, bool least_escapes, int most, std::mt199
         const std::string next = text + texts[static_cast<std::size_t>(id)];
         ASSERT_EQ(allowed, StringReader(next, least_escapes, most).read() != Read::kWrong)
             << testing::PrintToString(next);
-        // Seldom the end: what is behind escapes is looked for.
+        // The end comes seldom: the texts after escapes are the ones to find.
         if (allowed && (next.back() != '"' || random() % 8 == 0)) can.push_back(id);
       }
       EXPECT_EQ(matcher.complete(), StringReader(text, least_escapes, most).read() == Read::kWhole) << text;

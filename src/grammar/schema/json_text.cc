@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// The letter behind the backslash; 0: there is none.
+// The letter after the backslash; 0: there is none.
 char short_escape(int byte) {
   switch (byte) {
     case '"':
@@ -205,7 +205,7 @@ bool JsonText::has_banned(std::string_view text) const {
   return std::ranges::any_of(banned_texts_, [&](const std::string& banned) { return text.find(banned) != text.npos; });
 }
 
-// As of an automaton, without making one: there are many keys.
+// Appends the string as it would an automaton, without making one: there are many keys.
 std::int32_t JsonText::string_of(std::int32_t from, std::string_view content) {
   const std::int32_t end = builder_.add_state();
   if (has_banned(content)) return end;  // which nothing reaches

@@ -1,7 +1,7 @@
 // JsonText: the parts of JSON texts as a network: strings, numbers, white space, values of any kind.
 //
 // The rules by which JSON is written (docs/structured_outputs.md has them all):
-//   white space  behind { [ , : and before } ]: nothing, one space, or a line break and up to kMaxIndent spaces or
+//   white space  after { [ , : and before } ]: nothing, one space, or a line break and up to kMaxIndent spaces or
 //   tabs;
 //                `compact`: none anywhere
 //   strings      with a constraint, and keys: a character is written as itself where JSON allows it, else by the escape
@@ -29,19 +29,19 @@ inline constexpr int kMaxIndent = 64;
 class JsonText {
  public:
   JsonText(NetworkBuilder& builder, bool compact);
-  // No string has one of these texts in it, as it is written. Before anything else is.
+  // Bans these texts: no string has one of them in it, as it is written. It comes before anything else is appended.
   Status ban(std::span<const std::string_view> texts);
   // Why something that was appended is not what it should be: an automaton without the banned texts is too large.
   const Status& status() const { return status_; }
 
-  // Each appends behind `from` and returns the state behind it.
+  // Each appends after `from` and returns the state after it.
   std::int32_t space(std::int32_t from);
   std::int32_t free_string(std::int32_t from);
   std::int32_t free_number(std::int32_t from);
   std::int32_t any_value(std::int32_t from);
   std::int32_t any_but_string(std::int32_t from);
   // The characters of a string without quotes or escapes, null: any, and `end`, which is the same each time. It belongs
-  // to the rule, as one that may end behind every character costs each mask a look at every token.
+  // to the rule, as one that may end after every character costs each mask a look at every token.
   std::int32_t raw_string(std::int32_t from, const Dfa* content, std::string_view end);
   // A string whose characters are a text of the automaton, in quotes.
   std::int32_t string_of(std::int32_t from, const Dfa& content);

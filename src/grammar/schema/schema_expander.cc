@@ -123,7 +123,7 @@ SchemaExpander::Products SchemaExpander::apply(Literal literal, const SchemaProd
   return out;
 }
 
-// All keywords hold; or one does not.
+// Applies the condition that all keywords hold, or that one does not.
 SchemaExpander::Products SchemaExpander::apply_keywords(Literal literal, const SchemaProduct& product) {
   const Object& schema = document_.schema(literal).get_object();
   const bool holds = SchemaDocument::holds(literal);

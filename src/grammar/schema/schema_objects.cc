@@ -38,7 +38,7 @@ void require_property(ObjectProduct& object, std::string_view name) {
   add_property(object, name, {});
 }
 
-// As draft 3 has it, and some generators still.
+// True if the property itself says that it is required, as draft 3 has it, and some generators still.
 bool is_required_itself(const boost::json::value& schema) {
   const boost::json::value* required = schema.is_object() ? schema.get_object().if_contains("required") : nullptr;
   return required != nullptr && required->is_bool() && required->get_bool();

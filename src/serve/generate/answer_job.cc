@@ -115,13 +115,13 @@ Result<RequestId> GenerationJob::submit(std::size_t index, PromptTokens prompt) 
   request.on_output = [self = shared_from_this(), index](Output output) { self->on_output(index, std::move(output)); };
   const int prompt_tokens = static_cast<int>(request.prompt.size());
   const int room = context_.engine.max_model_len() - prompt_tokens;
-  // Who asks for no limit gets what the engine's memory can hold, if that is less than the context.
+  // A request without a limit gets what the engine's memory can hold, if that is less than the context.
   const int most = room > 1 ? std::max(1, context_.engine.most_tokens(prompt_tokens)) : room;
   request.max_tokens = options_.max_tokens.value_or(most);
   return context_.engine.submit(std::move(request));
 }
 
-// On the engine's thread, possibly after the server is gone.
+// Runs on the engine's thread, possibly after the server is gone.
 void GenerationJob::on_output(std::size_t prompt, Output output) {
   bool wake = false;
   {

@@ -92,7 +92,7 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   const Clock::time_point started_;
   ServedRequest& record_;  // the exchange's
 
-  // On the network thread only, once the job is open.
+  // These are used on the network thread only, once the job is open.
   std::shared_ptr<Waiting::Place> place_;
   std::unique_ptr<AnswerWriter> writer_;
   std::string prompt_text_;  // for --log-text

@@ -54,7 +54,7 @@ ApiResult<std::vector<std::int32_t>> prediction_ids(const ApiContext& context, c
 }
 
 // The endpoints' slow part. A value or the error to answer with.
-// Words become sequences of tokens: as they are, and as they are behind a space.
+// Words become sequences of tokens: as they are, and as they are after a space.
 ApiResult<std::shared_ptr<const TokenRules>> make_rules(const ApiContext& context, GenerationOptions& options) {
   TokenRules& rules = options.rules;
   for (const std::string& word : options.bad_words) {

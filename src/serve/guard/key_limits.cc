@@ -20,7 +20,7 @@ void KeyLimits::Ticket::use_tokens(std::int64_t tokens) {
 
 namespace {
 
-// Until one unit is free again; rates are per minute.
+// Returns the seconds until one unit is free again; rates are per minute.
 int wait_for(double excess, std::int64_t rate) {
   return std::max(1, static_cast<int>(std::ceil(excess * 60 / static_cast<double>(rate))));
 }

@@ -49,7 +49,7 @@ class KeyLimits : public std::enable_shared_from_this<KeyLimits> {
     int retry_after = 1;
   };
   std::variant<std::shared_ptr<Ticket>, Refusal> enter(std::string_view key, Time now);
-  // For a request that generates nothing: it is one of the minute's, and that is all.
+  // Counts a request that generates nothing: it is one of the minute's, and that is all.
   std::optional<Refusal> count_request(std::string_view key, Time now);
 
  private:

@@ -146,7 +146,7 @@ TEST_F(KeysTest, RunningRequestsOfAKeyAreLimited) {
               HasSubstr("sluice_requests_refused_total{model_name=\"tiny\",reason=\"key_running\"} 1"));
 }
 
-// The engine's thread lets go of a request some time after it has told of its end.
+// The engine's thread lets go of a request some time after it has reported its end.
 TEST_F(KeysTest, WhoHasItsAnswerMayAskAgainAtOnce) {
   options_.keys = {.keys = {"ann:a", "bob:b"}};
   options_.key_limits.max_running = 1;

@@ -60,7 +60,7 @@ class Exchange : public HttpExchange {
   }
 
  private:
-  // At once on the network thread, unless something that was asked for before has yet to be done.
+  // Makes the change at once on the network thread, unless an earlier one has yet to be made.
   template <class Change>
   void change(Change change) {
     const auto loop = loop_.lock();

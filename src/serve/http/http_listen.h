@@ -52,7 +52,7 @@ inline Status listen_failure(const std::string& where, const boost::system::erro
                                       where, failure.message()));
 }
 
-// A socket that a server which is gone has left behind is replaced, one that somebody answers is not.
+// A socket that an ended server has left is replaced; one that a server answers is not.
 inline Status listen_local(boost::asio::io_context& io, const std::string& path, bool only_bind,
                            HttpListeners& listeners) {
   using Local = boost::asio::local::stream_protocol;

@@ -81,7 +81,8 @@ inline std::string header_of(const boost::beast::http::request<boost::beast::htt
   return found == message.end() ? std::string() : std::string(found->value());
 }
 
-// Without empty segments and without a slash at its end: base URLs are typed by people, with "//" and "/" behind.
+// Returns the path without empty segments and without a slash at its end: people type base URLs with "//" and "/" at
+// their ends.
 inline std::string plain_path(std::string_view path) {
   std::string out;
   for (const char c : path) {

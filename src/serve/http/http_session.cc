@@ -263,7 +263,8 @@ void HttpSession::changed() {
   if (peer_gone_ || answer.finished || answer.broken || socket_.unsent() > 0) wake();
 }
 
-// Who has caught up has room for half of what is allowed, so that a stream does not stop and go with every piece.
+// A client has caught up once half of the allowed bytes are free, so that a stream does not stop and go with every
+// piece.
 void HttpSession::watch_unread() {
   const bool was_full = unread_since_ != Clock::time_point();
   const std::size_t behind = socket_.behind();

@@ -29,7 +29,7 @@ bool BpeCharacters::append_bytes(std::string_view character, std::vector<std::in
 }
 
 void BpeCharacters::append(std::string_view word, std::vector<std::int32_t>& ids) const {
-  bool unknown_waits = false;  // it comes before the next known character, also behind bytes, as in `tokenizers`
+  bool unknown_waits = false;  // it comes before the next known character, also after bytes, as in `tokenizers`
   const auto flush = [&] {
     if (unknown_waits) ids.push_back(options_.unknown);
     unknown_waits = false;

@@ -22,7 +22,7 @@ inline constexpr std::string_view kDeveloperContent = "\n\n# The user's message 
 inline constexpr std::string_view kResponseFormat =
     "\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n";
 
-// Before and after the schemas, one JSON object a line.
+// The texts before and after the schemas, one JSON object a line.
 inline constexpr std::string_view kToolsBeforeSchemas =
     R"(
 

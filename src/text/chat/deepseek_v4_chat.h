@@ -56,7 +56,8 @@ class DeepSeekV4Chat final : public ChatEncoding {
   DeepSeekV4ChatOptions options_;
 };
 
-// With the effort profile of encoding/encoding_dsv4.py in `model_folder`; preview when there is no such file.
+// Loads the encoding with the effort profile of encoding/encoding_dsv4.py in `model_folder`; preview when there is no
+// such file.
 Result<std::unique_ptr<ChatEncoding>> load_deepseek_v4_chat(const std::string& model_folder);
 
 }  // namespace sluice

@@ -13,7 +13,7 @@ inline constexpr std::string_view kLatestReminder = "<｜latest_reminder｜>";
 inline constexpr std::string_view kThinkOpen = "<think>";
 inline constexpr std::string_view kThinkClose = "</think>";
 
-// Before and after the schemas, one JSON object per line.
+// The texts before and after the schemas, one JSON object per line.
 inline constexpr std::string_view kToolsBeforeSchemas =
     R"(## Tools
 

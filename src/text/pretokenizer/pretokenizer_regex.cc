@@ -86,7 +86,7 @@ Result<SplitRegex> SplitRegex::compile(std::string_view pattern, bool literal) {
     return invalid_argument(fmt::format("expected a valid regular expression, found \"{}\": {} at byte {}", translated,
                                         pcre2_message(error), offset));
   }
-  // Where it is not available the interpreter does the same, slower.
+  // Without the compiler the interpreter does the same, slower.
   pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);
   std::uint32_t matches_empty = 0;
   pcre2_pattern_info(code->code, PCRE2_INFO_MATCHEMPTY, &matches_empty);

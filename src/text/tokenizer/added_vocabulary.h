@@ -27,7 +27,7 @@ class AddedVocabulary {
   // The id of an added token; kNoToken for any other text.
   std::int32_t id_of(std::string_view text) const;
 
-  // As a tokenizer.json lists them, by id.
+  // Returns the added tokens as a tokenizer.json lists them, by id.
   boost::json::array to_json() const;
 
  private:

@@ -42,7 +42,7 @@ class Tokenizer {
   // Reads tokenizer.json in `folder`, or vocab.json and merges.txt, with its companion files (tokenizer_companions.h);
   // else tokenizer.model or tiktoken.model (tokenizer_files.h); or the metadata of the GGUF file that `folder` is.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& folder);
-  // From the text of a tokenizer.json whose added tokens are all that there are, and of a tokenizer_config.json that
+  // Reads the text of a tokenizer.json whose added tokens are all that there are, and of a tokenizer_config.json that
   // names BOS and EOS; an empty `config_text` stands for none.
   static Result<std::unique_ptr<Tokenizer>> from_json(std::string_view text, std::string_view config_text = {});
   static Result<std::unique_ptr<Tokenizer>> from_gguf(const GgufModel& model);
@@ -73,7 +73,7 @@ class Tokenizer {
   // A token that marks structure and is no text, such as BOS or "<｜User｜>".
   bool is_special(std::int32_t id) const;
 
-  // As tokenizer_config.json names them.
+  // The begin and end tokens, as tokenizer_config.json names them.
   std::optional<std::int32_t> bos_id() const;
   std::optional<std::int32_t> eos_id() const;
 

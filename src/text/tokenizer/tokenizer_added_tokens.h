@@ -27,7 +27,7 @@ struct AddedToken {
   bool rstrip = false;       // takes the white space after it
 };
 
-// `text` without the white space before it (`left`) or behind it (`right`).
+// `text` without the white space before it (`left`) or after it (`right`).
 std::string_view strip_white_space(std::string_view text, bool left, bool right);
 
 // Finds added tokens in a text, from left to right; of those that begin at the same place the longest.

@@ -86,7 +86,7 @@ Status TokenDecoder::add_step(const std::string& type, JsonFields& fields, const
     return invalid_argument(
         fmt::format("{}: expected nothing but Strip behind Fuse or ByteLevel, found {}", what, type));
   }
-  // Neighbouring bytes are one token to what is behind ByteFallback.
+  // Neighbouring bytes are one token to what is after ByteFallback.
   const bool of_bytes = std::ranges::find(steps_, Kind::kByteFallback, &Step::kind) != steps_.end();
   if (of_bytes && !fused_ && (known->second == Kind::kByteLevel || known->second == Kind::kStrip)) {
     return invalid_argument(fmt::format("{}: expected no {} directly behind ByteFallback, found one", what, type));

@@ -1,7 +1,7 @@
 // The decoder of a tokenizer.json: what text a token of the vocabulary stands for.
 //
 // Supported: ByteLevel, Metaspace, Replace (String or Regex), ByteFallback, Strip, Fuse, and a Sequence of these as
-// long as what comes behind Fuse is Strip. Thread safety: a const object may be used from any thread.
+// long as what comes after Fuse is Strip. Thread safety: a const object may be used from any thread.
 #pragma once
 
 #include <boost/json/fwd.hpp>

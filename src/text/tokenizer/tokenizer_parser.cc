@@ -79,7 +79,7 @@ Status register_added_tokens(const std::unordered_map<std::string_view, std::int
       parts.raw_tokens.add(token.content, token);
     }
   }
-  // Only now, so that an added token is not taken for one of the base vocabulary.
+  // Added tokens come last, so that none is taken for one of the base vocabulary.
   for (const AddedToken& token : parts.added_tokens) {
     if (!parts.vocabulary->has_id(token.id)) parts.vocabulary->add(token.id, token.content, false);
   }

@@ -46,7 +46,7 @@ function formatOf(text) {
   return {type: 'json_schema', json_schema: {name: 'answer', strict: true, schema: value}};
 }
 
-// The request whose answer comes behind the given turns. Throws an Error that says which setting is wrong.
+// The request whose answer comes after the given turns. Throws an Error that says which setting is wrong.
 export function requestOf(model, conversation, turns) {
   const s = conversation.settings;
   const messages = [];

@@ -1,4 +1,4 @@
-// The engine view: timeline, memory, queue, rates, from one stream of events that runs only while somebody looks.
+// The engine view: timeline, memory, queue, rates, from one stream of events that runs only while the view is shown.
 import {el, icon, clear, announce, download} from './dom.js';
 import {ApiError, call, events} from './api.js';
 import {EngineState, duration, bytes, runs as hasPlace} from './engine_state.js';

@@ -79,6 +79,6 @@ document.getElementById('app').replaceChildren(
   el('main', {id: 'main', tabindex: '-1'}, views.chat.element, views.engine.element),
   el('div', {class: 'shade', onclick: () => document.body.classList.remove('side-open')}));
 await views.chat.ready;
-window.sluice = views;  // for whoever debugs the page
+window.sluice = views;  // for debugging the page
 show(location.hash.slice(1));
 addEventListener('hashchange', () => show(location.hash.slice(1)));

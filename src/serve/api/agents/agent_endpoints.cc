@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// From what a client's body says in chat's terms to a plan.
+// Makes a plan of a client's body that was read in chat's terms.
 ApiResult<GenerationPlan> plan_agent(ApiContext& context, ApiResult<AgentRequest> read, std::string_view id_prefix,
                                      const std::function<MakeWriter(AgentRequest&)>& writer_for) {
   if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);

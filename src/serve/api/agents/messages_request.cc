@@ -12,7 +12,7 @@ namespace {
 
 namespace json = boost::json;
 
-// An agent's first system block, of which a part changes with each request, so that nothing behind it would be cached.
+// An agent's first system block, of which a part changes with each request, so that nothing after it would be cached.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header:";
 
 class MessagesReader {
@@ -98,7 +98,7 @@ class MessagesReader {
     if (last == "assistant" && !fields_.error() && !talk_.empty()) talk_.mark_last("prefix");
   }
 
-  // Texts of the user in a row are one message, before and behind the results of tools.
+  // Texts of the user in a row are one message, before and after the results of tools.
   void flush(const std::string& role, const std::string& path) {
     if (!texts_.empty()) talk_.add(role, std::move(texts_), path);
     texts_ = json::array();

@@ -20,7 +20,7 @@ struct ClientTool {
   std::string name, space;  // `space`: its namespace, "" without one
   bool is_custom = false;
 };
-// By the name under which the model calls it.
+// The tools by the names under which the model calls them.
 using ClientTools = std::map<std::string, ClientTool, std::less<>>;
 
 class ResponsesTools {

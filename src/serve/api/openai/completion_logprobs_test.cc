@@ -113,7 +113,7 @@ TEST(CompletionLogprobs, BrokenCharactersCountAsTheirReplacements) {
   EXPECT_EQ(count.before("\x99\x82"), 1U);  // the same character
   EXPECT_EQ(count.before("b"), 2U);
   EXPECT_EQ(count.before("\xE6"), 3U);
-  EXPECT_EQ(count.before("c"), 4U);  // behind the U+FFFD that stands for it
+  EXPECT_EQ(count.before("c"), 4U);  // after the U+FFFD that stands for it
   EXPECT_EQ(count.before(""), 5U);
   EXPECT_EQ(count.before("\xE6"), 5U);
   count.end();

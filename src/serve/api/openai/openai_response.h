@@ -39,7 +39,7 @@ class AnswerWriter {
   virtual void delta(int choice, const GenerationDelta& delta, const Usage& so_far, std::string& out) = 0;
   // After the last delta of every choice.
   virtual void end(const Usage& usage, std::string& out) = 0;
-  // A stream that fails; nothing comes behind it.
+  // A stream that fails; nothing comes after it.
   virtual void fail(const ApiError& error, const Usage& so_far, std::string& out);
   // A piece that a stream's reader skips, complete with its empty line.
   virtual std::string_view filler() const { return ":\n\n"; }  // a comment
@@ -59,7 +59,7 @@ struct AnswerForm {
   int prompt_logprobs = -1;  // k >= 0: those of the prompt and of the k best, apart from the answer's
   bool token_ids = false;    // the ids of prompt and answer
   bool experts = false, indices = false;
-  // Where any of these is asked for: the ids of each prompt, which has `choices` / prompts choices.
+  // If any of these is asked for: the ids of each prompt, which has `choices` / prompts choices.
   std::vector<std::vector<std::int32_t>> prompts;
 
   bool wants_prompts() const { return token_ids || prompt_logprobs >= 0 || echo_logprobs || experts || indices; }
@@ -84,7 +84,7 @@ void append_event(std::string& out, std::string_view data);
 
 // Pieces of JSON that the answers of both generating calls share. All append to `out`.
 
-// {"id":...,"object":OBJECT,"created":...,"model":...,"system_fingerprint":...  without the closing brace; behind it
+// {"id":...,"object":OBJECT,"created":...,"model":...,"system_fingerprint":...  without the closing brace; after it
 // "seed" of the one prompt or "seeds", where they were drawn
 void append_head(std::string& out, const AnswerHead& head, std::string_view object);
 // "usage":{...}
@@ -108,7 +108,7 @@ class ExportReport {
  public:
   void add(const GenerationDelta& delta);
   // ,"routed_experts":{"shape":[tokens - 1, layers, slots],"dtype":"uint8","layers":[...],"data":BASE64} and
-  // ,"sparse_indices":{...,"tokens_per_entry":4,...}, -1 behind the entries of a row; what was asked for.
+  // ,"sparse_indices":{...,"tokens_per_entry":4,...}, -1 after the entries of a row; what was asked for.
   void append(std::string& out, std::size_t prompt_tokens, const AnswerForm& form) const;
 
  private:

@@ -75,8 +75,8 @@ class DeepSeekV3OutputParser final : public ChatOutputParser {
   DeltaSink sink_;
   std::string pending_;  // not yet understood
   std::string type_;     // what stood before the separator
-  std::string name_;     // what stood behind it, before the arguments
-  std::string tail_;     // what stood behind the arguments
+  std::string name_;     // what stood after it, before the arguments
+  std::string tail_;     // what stood after the arguments
   JsonPrefix arguments_;
 };
 

@@ -30,7 +30,7 @@ class DeltaSink {
   }
 
   void start_call(std::string name) { add(ChatDelta::Kind::kToolCall, std::move(name), ++call_index_); }
-  // More of the arguments of the last call.
+  // Adds more of the arguments of the last call.
   void arguments(std::string_view text) { add(ChatDelta::Kind::kToolCallArguments, std::string(text), call_index_); }
 
   // The arguments of the last call end here, in their middle.

@@ -1,4 +1,4 @@
-// JsonCallsParser: the part of a parser that reads calls as JSON objects behind a tag, whatever parts them. Families
+// JsonCallsParser: the part of a parser that reads calls as JSON objects after a tag, whatever parts them. Families
 // say what follows a call, and what an answer may begin with in place of the tag.
 //
 // An object that turns out to be no call is content, with the tag before it. Once a call has started, its arguments are

@@ -130,7 +130,7 @@ Status TemplateChat::check_tools(const ChatRequest& request, const jinja::Templa
       "with --chat-template FILE and a template that writes them");
 }
 
-// A word that no text holds is put behind the text that goes on, and the prompt ends before it.
+// A word that no text holds is put after the text that goes on, and the prompt ends before it.
 Result<MarkedText> TemplateChat::render_continued(const ChatRequest& request, const jinja::Template& text) const {
   static constexpr std::string_view kEnd = "\xF4\x8F\xBF\xBFsluice\xF4\x8F\xBF\xBF";  // U+10FFFF is no character
   ChatRequest marked = request;
