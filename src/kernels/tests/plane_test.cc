@@ -263,8 +263,7 @@ TEST(Plane, EveryTableDecodesEveryBytePattern) {
   for (const RowFormat& format : row_formats()) {
     for (int round = 0; round < 200; ++round) {
       std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes()));
-      const bool tame =
-          round % 2 == 0;  // nearly all random rows have a NaN, which takes the slow way
+      const bool tame = round % 2 == 0;  // nearly all random rows have a NaN, which takes the slow way
       for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.between(0, 255) & (tame ? 0xBE : 0xFF));
       const RowRef row{bytes.data(), bytes.data() + format.data_bytes};
       std::vector<float> expected(static_cast<std::size_t>(format.dims));
