@@ -88,7 +88,7 @@ void rotate_halves(float* x, const float* table, int pairs, bool inverse) {
   }
 }
 
-// Rotates R heads, each with its norm.
+// Norms R heads, each by itself.
 template <class V, int R>
 [[gnu::always_inline]] inline void normalise_heads(float* x, const RopeHeadsArgs& args) {
   V r[R];
