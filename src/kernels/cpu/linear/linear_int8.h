@@ -358,8 +358,7 @@ class LinearInt8 {
     return job_.y + row * job_.ldy + tile_.first_output + (group_ + group) * kGroupOutputs;
   }
   int outputs_left(int group) const {
-    const int groups =
-        group < Isa::kTileGroups ? group : 0;  // the second tile is whole
+    const int groups = group < Isa::kTileGroups ? group : 0;  // the second tile is whole
     return tile_.outputs - (group_ + groups) * kGroupOutputs;
   }
 

@@ -51,7 +51,7 @@ struct LinearLayout {
   LinearLayout(const WeightView& view, int tile_groups);
 
   int groups_in(int tile) const { return (outputs_in(tile) + kGroupOutputs - 1) / kGroupOutputs; }  // 1..tile_groups
-  int outputs_in(int tile) const {                                                                  // not counting padding
+  int outputs_in(int tile) const {  // not counting padding
     return std::min(tile_groups * kGroupOutputs, out - tile * tile_groups * kGroupOutputs);
   }
   std::size_t tile_data(int tile) const { return static_cast<std::size_t>(tile * tile_groups) * group_bytes; }
