@@ -12,8 +12,7 @@ namespace sluice::SLUICE_CUDA_OPS {
 // Values of a row are coded in units: those that share a scale, then those without one. A bf16 or f32 row is units of
 // 128 without a scale.
 struct RowUnits {
-  int coded, coded_values, rest,
-      rest_values;  // units of coded_values, the last maybe shorter; then the others
+  int coded, coded_values, rest, rest_values;  // units of coded_values, the last maybe shorter; then the others
   SLUICE_HD int count() const { return coded + rest; }
 };
 inline RowUnits row_units(RowCodec codec, int dims, int rope_dims) {

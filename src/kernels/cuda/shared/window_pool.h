@@ -62,8 +62,7 @@ struct WindowPool {
   template <class Pooled>
   SLUICE_DEVICE void add_channel(const Ended& ended, int channel, const Pooled& pooled) const {
     const RowSpan& span = ended.span;
-    const int dim = args.dim,
-              first = ended.last - ended.slot;  // the window's; below 0: it began before the span
+    const int dim = args.dim, first = ended.last - ended.slot;  // the window's; below 0: it began before the span
     PooledChannel open = first <= 0 ? load(state(span.state_in), channel) : before(span, first, channel);
     PooledChannel next = args.overlap && first <= 0 ? load(state(span.state_in) + 3 * dim, channel) : empty();
     const int own = args.overlap ? dim + channel : channel;
