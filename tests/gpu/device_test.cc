@@ -15,7 +15,7 @@ std::vector<std::byte> random_bytes(Random& random, std::size_t count) {
   return bytes;
 }
 
-// Moves of all kinds at random, done at once in host memory too.
+// Moves of all kinds at random, compared with the same moves done at once in host memory.
 TEST(GpuDevice, MovesAreDoneInTheOrderOfTheCalls) {
   constexpr std::size_t kBytes = 1 << 20;
   Random random(811);
@@ -30,7 +30,7 @@ TEST(GpuDevice, MovesAreDoneInTheOrderOfTheCalls) {
         const std::size_t to = at(kBytes - bytes);
         gpu().upload({memory.data() + to, values.data(), bytes});
         std::copy(values.begin(), values.end(), expected.begin() + static_cast<std::ptrdiff_t>(to));
-        std::fill(values.begin(), values.end(), std::byte{0xA5});  // may be used for something else
+        std::fill(values.begin(), values.end(), std::byte{0xA5});  // the memory may be used for something else
         break;
       }
       case 1: {
@@ -50,7 +50,7 @@ TEST(GpuDevice, MovesAreDoneInTheOrderOfTheCalls) {
         std::vector<std::byte> found(bytes);
         const std::vector<std::byte> wanted(expected.data() + from, expected.data() + from + bytes);
         gpu().download({found.data(), memory.data() + from, bytes});
-        gpu().fill(memory.data() + from, std::byte{7}, bytes);  // behind the download
+        gpu().fill(memory.data() + from, std::byte{7}, bytes);  // after the download
         std::fill_n(expected.data() + from, bytes, std::byte{7});
         gpu().wait();
         ASSERT_EQ(found, wanted) << turn;
@@ -74,7 +74,7 @@ TEST(GpuDevice, MemoryBeginsAsZeros) {
   }
 }
 
-// More than all of the staging, in both directions.
+// More bytes than all of the staging holds, in both directions.
 TEST(GpuDevice, MovesMayBeLargerThanTheStaging) {
   Random random(812);
   const std::vector<std::byte> piece = random_bytes(random, 1 << 20);
@@ -103,7 +103,7 @@ TEST(GpuDevice, LargeUploadsKeepTheOrderOfTheCalls) {
     gpu().upload({memory.data() + at, values.data() + at, end - at});
     std::copy(values.begin() + static_cast<std::ptrdiff_t>(at), values.begin() + static_cast<std::ptrdiff_t>(end),
               expected.begin() + static_cast<std::ptrdiff_t>(at));
-    std::fill(values.begin(), values.end(), std::byte{0xA5});  // may be used for something else
+    std::fill(values.begin(), values.end(), std::byte{0xA5});  // the memory may be used for something else
     gpu().fill(memory.data() + at + 7, std::byte{9}, 300);
     std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(at + 7), 300, std::byte{9});
     gpu().download({found.data(), memory.data(), kBytes});
@@ -192,7 +192,7 @@ TEST(GpuFault, AKernelThatFailsIsAStatusAndNothingArrives) {
   EXPECT_EQ(gpu().status().code(), StatusCode::kInternal);
   std::printf("%s\n", gpu().status().message().c_str());
   for (const float value : found) EXPECT_NE(value, value);
-  // Nothing more is done, and nobody waits for it.
+  // Nothing more is done, and no call waits for it.
   gpu().upload({memory.data(), bytes, memory.size()});
   gpu().copy({memory.data(), memory.data() + 128, 64});
   const Device::Mark mark = gpu().mark();

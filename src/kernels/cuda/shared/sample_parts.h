@@ -16,8 +16,7 @@
 namespace sluice::SLUICE_CUDA_OPS {
 
 inline constexpr int kSampleThreads = 512;
-inline constexpr int kSampleEach = 8,
-                     kPartIds = kSampleEach * kSampleThreads;  // a thread's ids, in fours; a part's ids
+inline constexpr int kSampleEach = 8, kPartIds = kSampleEach * kSampleThreads;  // a thread's ids, in fours; a part's
 inline constexpr int kSampleBins = 1024, kMostListed = 4096;
 using SampleTeam = Team<kSampleThreads>;
 
