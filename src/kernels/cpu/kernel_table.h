@@ -67,7 +67,7 @@ class LinearKernels {
 struct KernelTable {
   const char* isa = "scalar";         // the level (--isa), by which weights are packed
   std::string name;                   // with the changes of the machine's features: "avx512vbmi -amx"
-  CpuFeatures features;               // what its kernels may need
+  CpuFeatures features;               // its kernels need no others
   std::vector<const Kernel*> chosen;  // the kernels of the entries below, except linear's
   LinearKernels linear;
   // The function prepare_inputs() of kernels/weights/linear_inputs.h.

@@ -7,8 +7,8 @@
 //     nearest, as in official inference (docs/models/deepseek_v4.md §11.2);
 //   a block's sum is a chain from 0 of four steps of 32 inputs, ascending; a step is one instruction
 //     wgmma.m64nNk32.f32.e4m3.e4m3 of compute capability 9.0, which adds 32 products of codes to an f32 sum as the
-//     hardware does: with about 14 bits. mma.sync on the same codes is another thing there: the compiler makes it of
-//     f16, and its sums have other bits;
+//     hardware does: with about 14 bits. mma.sync on the same codes differs there: the compiler makes it of f16,
+//     and its sums have other bits;
 //   y = fma(sum, s_w * s_x, y) over the blocks, from 0. s_w is the weight's scale, of 128 inputs or a multiple; the
 //     product is rounded to f32.
 //

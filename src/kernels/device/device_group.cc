@@ -98,7 +98,7 @@ void DeviceGroup::work(int rank) {
     lock.unlock();
     device(rank).make_current();
     of_rank(rank);
-    device(rank).mark();  // what rank 0 may wait for is not held back
+    device(rank).mark();  // work that rank 0 may wait for is not held back
     lock.lock();
     if (--running_ == 0) changed_.notify_all();
   }

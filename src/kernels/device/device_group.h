@@ -4,7 +4,7 @@
 //   map        maps on every rank; the address is rank 0's, and of(rank, address) is the same place on another
 //   copy, upload, fill, wait
 //              on every rank
-//   download   from rank 0, whose bytes are those of all ranks but where they share what is cached by heads: there
+//   download   from rank 0, whose bytes are those of all ranks. Planes that are cached by heads differ: for them
 //              download_from() and upload_to() name the rank
 // Ops belong to a rank: every rank does those of ops() with its own addresses. A model has a part for each
 // rank (model/ranked_model.h). each() calls for all of them at once, as one rank's queue may wait for another's.

@@ -6,8 +6,8 @@
 //     the delays make that rare.)
 //   - Delays take a sixteenth of its time at most, and protection half of that: in long runs some of the ops have them.
 //   - The host bytes of an upload go through a staging buffer of the device. When the upload is done that buffer is
-//     overwritten, so whoever kept its address reads 0xA5.
-//   - Ops can be recorded instead of done, and replayed: whatever changes from step to step must then be in device
+//     overwritten, so code that kept its address reads 0xA5.
+//   - Ops can be recorded instead of done, and replayed: values that change from step to step must then be in device
 //     memory; a host value that an op kept shows up as stale.
 //   - An op that is said to have nothing to do with the one before it (StoreKvArgs::beside_last) is done before that
 //     one: if it has, values differ.

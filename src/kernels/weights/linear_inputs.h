@@ -3,8 +3,8 @@
 //
 //   kF32          as they are
 //   kBf16, kFp8, kTiles
-//                 bf16 values side by side, an even number: -0 after the last of an odd count
-//   kInt8         QuantizedBlocks, one for 32 inputs of a row, side by side; the last may be part empty
+//                 contiguous bf16 values, an even number: -0 after the last of an odd count
+//   kInt8         contiguous QuantizedBlocks, one for 32 inputs of a row; the last may be part empty
 #pragma once
 
 #include <algorithm>

@@ -88,7 +88,7 @@ struct WeightView {
   int scale_columns = 0;
   int first_row = 0;  // this view's first row in the tensor that `scales` covers
   // For a share of a weight's outputs: it has the outputs from first_out on of whole_out. An order that depends on the
-  // number of outputs is the whole weight's, whoever computes a share. 0: the view has all outputs.
+  // number of outputs is the whole weight's, whichever rank computes a share. 0: the view has all outputs.
   int first_out = 0, whole_out = 0;
   DType codes = DType::kQ8_0;  // for kCodes: the type; stored rows are whole blocks of it
 

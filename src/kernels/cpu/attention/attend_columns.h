@@ -7,12 +7,12 @@
 // of 0.
 //
 // A Products has the keys at hand and says how they are multiplied:
-//   bytes(shape, slots, shared)              scratch for so many slots and for so many rows decoded for all
+//   bytes(shape, slots, shared)              scratch for this many slots, and for `shared` rows decoded for all
 //   Products(shape, slots, memory)
-//   decode(slot, format, row), zero(slot), finish(slots), finite()   what bring() below calls, in this order
-//   share(entry, format, row), take(slot, entry)                     a row decoded once, and its copy
-//   queries(b, column, q)                    of block b, 0 or 1; null: no such column
-//   scores(blocks, first, last, s)           of slots [first, last), multiples of 32, to s[b] + 16 * slot
+//   decode(slot, format, row), zero(slot), finish(slots), finite()   calls of bring() below, in this order
+//   share(entry, format, row), take(slot, entry)                     decodes a row once; copies it
+//   queries(b, column, q)                    sets a column of block b, 0 or 1; null: no such column
+//   scores(blocks, first, last, s)           of slots [first, last), multiples of 32, go to s[b] + 16 * slot
 //   values(blocks, first, last, s, use)      calls use(b, column, d, count, values): 16 dims from d on, of which count
 #pragma once
 

@@ -22,7 +22,7 @@ template <class V, class Products>
 class AttendTile : AttendRows {
   using Cell = typename Products::Cell;
   static_assert(sizeof(Cell) == sizeof(float), "they share scratch memory");
-  static constexpr int kSoftmaxHeads = V::kDotHeads == 4 ? 4 : 1;  // whose maxima and sums fit in registers
+  static constexpr int kSoftmaxHeads = V::kDotHeads == 4 ? 4 : 1;  // their maxima and sums fit in registers
 
  public:
   [[gnu::always_inline]] AttendTile(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end)

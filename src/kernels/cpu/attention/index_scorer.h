@@ -3,8 +3,8 @@
 //
 // A Product has kKeys (keys at once), kGroups (vectors of keys at once), kHeads (heads at once), and
 //   Product(args, begin, end)          codes the queries of these rows
-//   turn_to(rows)                      these are the keys now
-//   decoded(group)                     whether groups [group, group + kGroups) of them are decoded
+//   turn_to(rows)                      makes these rows the keys
+//   decoded(group)                     true if groups [group, group + kGroups) of them are decoded
 //   dots<H, kDecode>(row, head, group, y, ahead)
 //                                      y[H][kGroups] = dot(q of `row`, head .. head + H; those groups' keys), decoding
 //                                      them on the way if kDecode

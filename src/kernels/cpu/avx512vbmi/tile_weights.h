@@ -75,7 +75,7 @@ class TileMxfp4 {
  public:
   using Format = Mxfp4Weights;
   struct Scales {
-    __m512i excess[kMostDecoded];  // what is taken off each bf16
+    __m512i excess[kMostDecoded];  // amounts taken off each bf16
   };
   static constexpr bool kScaled = true;
   SLUICE_VEC static bool usual(const std::byte* scales, int groups) {

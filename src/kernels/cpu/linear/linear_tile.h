@@ -13,8 +13,8 @@
 //   kChains                   vectors that must be in flight to hide the latency of an fma
 //   kRowsGroupsInnermost      up to this many rows the lines of all groups fit in registers together
 //   kPanelRows, kPanelGroups  the register tile of a panel
-//   kStreams                  whether weights from memory must be prefetched: few rows then prefetch them, and one row
-//                             takes two tiles at once (Intel reads a third more that way, AMD a third less)
+//   kStreams                  true if weights from memory must be prefetched: few rows then prefetch them, and one row
+//                             has two tiles at once (Intel reads a third more that way, AMD a third less)
 // A Format has kInputs and kLineBytes (of a line), kScaleBytes (of an output, as packed), kRows (RowsAtOnce), and the
 // const members load(line, scales), which gives a Line, and pair<p>(line, even, odd), the weights of inputs 2 p and 2 p
 // + 1, f32 scales applied. It is a value that holds its tables in registers. Its type Scale has static load(scales), 1

@@ -342,7 +342,7 @@ struct AttendCluster {
     }
     show_tensor_cores();
     shared.q_taken.arrive();
-    arrive_in_cluster();  // which now may write weights
+    arrive_in_cluster();  // it now may write weights
     const float factor[2] = {launch.score_factor * shared.query_powers[low],
                              launch.score_factor * shared.query_powers[low + 8]};
     float m[2] = {-INFINITY, -INFINITY};

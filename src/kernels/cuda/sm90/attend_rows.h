@@ -5,7 +5,7 @@
 // 1,024 items and these into blocks of 64. Operands are f16, of which powers of two are taken out:
 //   queries of a head: q[d] 2^-Q, rounded; Q is the exponent of the largest of its |q[d]|, at least -64
 //   keys of a block: k[d] 2^-E, rounded; E = e - clamp(e, -14, 4), e the exponent of the largest scale in the block. So
-//     E is 0 and codes are exact where scales lie in 2^-14..2^4; elsewhere they lose what is 2^-25 of 2^E. A rotary
+//     E is 0 and codes are exact if scales lie in 2^-14..2^4; else they lose up to 2^-25 of 2^E. A rotary
 //     value of 65,520 2^E or more is infinite, which the row's outputs show.
 // For a head, from m = -inf, l = 0, v[d] = 0 in a segment, where all powers of two are multiplied in exactly:
 //   s_i = steps over 16 dims, ascending, of f16 products, each added to an f32 sum from 0 as the tensor core does, 2^E;

@@ -3,13 +3,11 @@
 //
 // q is as the header of the op says, then rounded to bf16, in which the keys' codes are exact. For an entry:
 //   dot_h = eight steps of 16 dims, ascending, of bf16 products, each added to an f32 sum from 0 as the tensor core
-//   does.
-//     index-fp4: step 2 j + p has dims 32 t + 8 j + 2 p + {0, 1, 4, 5}, t in 0..3, and the key's values have their
-//     scale,
-//       limited to 2^-62 .. 2^52;  index-fp8: step 4 a + j has dims 64 a + 16 t + 4 j + {0, 1, 2, 3}, codes alone;
-//   c_t, t in 0..3: a chain of c_t = fma(weight_h, max(dot_h, 0), c_t) from 0, over heads 8 i + 2 t, 8 i + 2 t + 1 for
-//   i
-//     in 0..7, ascending; heads that are not there have weight 0 and dot 0;
+//     does. index-fp4: step 2 j + p has dims 32 t + 8 j + 2 p + {0, 1, 4, 5}, t in 0..3, and the key's values have
+//     their scale, limited to 2^-62 .. 2^52; index-fp8: step 4 a + j has dims 64 a + 16 t + 4 j + {0, 1, 2, 3}, codes
+//     alone;
+//   c_t, t in 0..3: a chain of c_t = fma(weight_h, max(dot_h, 0), c_t) from 0, over heads 8 i + 2 t, 8 i + 2 t + 1,
+//     for i in 0..7, ascending; heads that do not exist have weight 0 and dot 0;
 //   score = (c_0 + c_1) + (c_2 + c_3), for index-fp8 times the key's scale.
 // A dot that is NaN counts as 0. The choice is exact.
 //
