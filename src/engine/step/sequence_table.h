@@ -77,7 +77,7 @@ struct LiveSequence {
   std::array<TokenId, kMostDrafts> proposal{};
   bool predicted = false;                  // the proposal is from the prediction
   DraftSource source = DraftSource::kMtp;  // of the drafts of its span
-  TokenId predicted = -1;                  // the token that is on its way, as somebody would draft it; -1: nobody
+  TokenId predicted_next = -1;             // the token that is on its way, as somebody would draft it; -1: nobody
   DraftSource predicted_by = DraftSource::kMtp;
   std::unique_ptr<CopiedDrafts> copies;
   bool complete = false;  // that one is its last: it has left the scheduler and the memory

@@ -194,8 +194,8 @@ void Stepper::append(SequenceId id, TokenId token) {
   LiveSequence& s = sequence(id);
   SLUICE_CHECK(s.draw < 0, "a token is appended when it has been taken");
   s.tokens.push_back(token);
-  if (s.predicted >= 0 && !s.complete) scheduler_.record_prediction(id, s.predicted_by, token == s.predicted);
-  s.predicted = -1;
+  if (s.predicted_next >= 0 && !s.complete) scheduler_.record_prediction(id, s.predicted_by, token == s.predicted_next);
+  s.predicted_next = -1;
   if (s.tokens.size() % static_cast<std::size_t>(kBlockTokens) == 0 && runner_->prefix_cache().enabled()) {
     s.chain->extend(s.tokens);
     if (recorder_ != nullptr) record_blocks(s, s.chain->blocks() - 1);

@@ -41,7 +41,7 @@ bool Stepper::wants_tokens() {
 
 void Stepper::offer_drafts(SequenceId id) {
   LiveSequence& s = sequence(id);
-  s.predicted = -1;
+  s.predicted_next = -1;
   if (drafter_) {
     const int drafts = drafter_(id, std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_)));
     if (drafts > 0) offer_proposal(id, DraftSource::kLongCopy, drafts);
@@ -83,7 +83,7 @@ void Stepper::offer_copies(SequenceId id) {
 void Stepper::offer_proposal(SequenceId id, DraftSource source, int tokens) {
   LiveSequence& s = sequence(id);
   const bool predicted = s.draw >= 0;
-  if (predicted) s.predicted = s.proposal.front(), s.predicted_by = source, --tokens;
+  if (predicted) s.predicted_next = s.proposal.front(), s.predicted_by = source, --tokens;
   if (tokens > 0) facts_.offers.push_back({id, source, tokens, predicted});
 }
 
