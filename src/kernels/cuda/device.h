@@ -49,13 +49,8 @@ class CudaDevice : public Device {
   // Whether batches may be started as graphs (kernels/cuda/runtime/launch_graphs.h), which changes no bit.
   virtual void start_as_graphs(bool graphs) = 0;
   virtual std::size_t graph_starts() const = 0;  // batches that were
-  // Of the group whose rank the device is: status() is the group's as long as the device itself is well, and the group
-  // hears once that it is not. Empty: alone.
-  struct Group {
-    std::function<Status()> status;
-    std::function<void(const Status& why)> failed;
-  };
-  virtual void join(Group group) = 0;
+  // Makes the device a rank of a group, which `failed` tells once that the device has failed. Null: it is alone again.
+  virtual void join(std::function<void(const Status& why)> failed) = 0;
   // For tests: kernels that start as if there were no such (kernels/cuda/launch.h).
   virtual void start_kernels_early(bool early) = 0;
   // For tests: a kernel that fails is enqueued.

@@ -9,7 +9,8 @@
 // Ops are a rank's: those of ops() are done by every rank with its own addresses. A model has a part for each rank
 // (model/ranked_model.h), and each() calls for all of them at once, as one rank's queue may wait for another's.
 //
-// Errors: status() is that of the first rank that broke down, with its number, or of the exchange. Thread safety: as
+// Errors: status() is that of the first rank that broke down, with its number, or of the exchange. Who waits for rank 0
+// asks the other ranks meanwhile: one that broke down ends the exchanges at once. Thread safety: as
 // Device's; within each() a rank's function uses its own device alone, and rank 0's, on the caller's thread, may use
 // the group, whose calls reach rank 0 alone then.
 #pragma once
@@ -65,7 +66,7 @@ class DeviceGroup final : public Device {
   void end_batch() override;
   Status status() const override;
   Mark mark() override;
-  void wait_for(Mark mark) override { devices_.front()->wait_for(mark); }
+  void wait_for(Mark mark) override;
   int members() const override { return ranks(); }
   void download_from(int member, std::span<const ByteMove> moves) override;
   void upload_to(int member, std::span<const ByteMove> moves) override;
