@@ -46,10 +46,10 @@ EngineSetup options_for(State state) {
 
 class EngineCancelTest : public ::testing::TestWithParam<Case> {
  protected:
-  // The step that is planned and waits when the request is in the state. Forced preemptions take the running sequences
-  // in the order of their arrival, and swap every second time: with one every 3 steps, step 6 swaps the second, which
-  // is the first of the choices when the companion is the very first; with one every 4 steps, when the request comes
-  // before its companion, step 4 drops its choice 0.
+  // The step that is planned and waits when the request is in the state. Forced preemptions pick the running sequences
+  // in the order of their arrival, and swap every second time. With one every 3 steps, step 6 swaps the second
+  // sequence: the first choice if the companion is the very first. With one every 4 steps, step 4 drops choice 0 of a
+  // request that comes before its companion.
   static int step_of(State state) {
     switch (state) {
       case State::kNew:

@@ -63,7 +63,7 @@ TEST(EngineChoicesTest, ChoicesDifferAndAreReproducible) {
   std::vector<std::vector<TokenId>> first;
   for (int run = 0; run < 2; ++run) {
     Answer answer(5);
-    auto engine = make_engine();  // of 4 sequences
+    auto engine = make_engine();  // for 4 sequences
     ASSERT_TRUE(engine->submit(request(answer, prompt, 20, kSampled, 5)).ok());
     answer.wait();
     for (int choice = 0; choice < 5; ++choice) {

@@ -124,11 +124,11 @@ TEST(EngineDraftsTest, AnEndTokenWithinARunEndsTheAnswer) {
   }
 }
 
-// What an answer leaves in the cache does not tell how it was computed.
+// The blocks that an answer leaves in the cache do not depend on how it was computed.
 TEST(EngineDraftsTest, TheNextTurnFindsTheSameInTheCache) {
   const auto prompt = random_tokens(100, 7);
   const auto expected = alone(prompt, 60, kGreedy);
-  for (int length = 20; length < 45; ++length) {  // the block ends behind 28 tokens of the answer
+  for (int length = 20; length < 45; ++length) {  // the block ends after 28 tokens of the answer
     std::vector<int> cached;
     for (const bool drafts : {false, true}) {
       auto engine = make_engine(drafts ? with_drafts(8) : small_options());
@@ -203,7 +203,7 @@ TEST(EngineDraftsTest, APredictionBeginsWithTheAnswer) {
   }
 }
 
-// A prediction that ends where the answer goes on stands beside the model's drafts, which are taken and right.
+// A prediction that ends where the answer goes on competes with the model's drafts, which are used and right.
 TEST(EngineDraftsTest, TheModelsDraftsAreNotThePredictions) {
   EngineSetup options = with_drafts(4);
   options.speculation.speculative = Speculative::kAuto;
@@ -262,7 +262,7 @@ TEST(EngineDraftsTest, AModelThatIsHardlyEverRightIsToldOnce) {
   EXPECT_EQ(warnings(true), 0);
 }
 
-// The layer always drafts 0. Of five steps two begin with a 0 and three do not, so of 20 drafts 2 are right.
+// The layer always drafts 0. Two of five steps begin with a 0 and three do not, so 2 of 20 drafts are right.
 TEST(EngineDraftsTest, AModelOfWhichATenthIsRightIsNotWarnedOf) {
   EngineSetup options = with_drafts(4);
   options.speculation.speculative = Speculative::kMtp;

@@ -213,7 +213,7 @@ bool EngineImpl::reset_prefix_cache(double seconds) {
 }
 
 bool EngineImpl::snapshot(double seconds, EngineSnapshot* snapshot) {
-  const auto found = std::make_shared<EngineSnapshot>();  // the task may run when nobody waits any more
+  const auto found = std::make_shared<EngineSnapshot>();  // the task may run when the caller no longer waits
   if (!run_task([this, found] { *found = stepper_.snapshot(); }, seconds)) return false;
   *snapshot = std::move(*found);
   return true;

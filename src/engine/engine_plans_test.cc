@@ -138,7 +138,7 @@ std::vector<Case> cases() {
        {"a0+130", "a128+3"},
        {"a0+130", "a0+131"},
        [](EngineSetup& o) { o.testing.force_preempt_every = 3, o.scheduler.max_num_batched_tokens = 200; }},
-      // What is preempted in vain, as nothing runs, is preempted one step later.
+      // A forced preemption that finds nothing running happens one step later.
       {"force_preempt_every",
        preempts,
        {{10, 5}},

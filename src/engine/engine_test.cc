@@ -178,7 +178,7 @@ TEST(EngineTest, ABadRowEndsItsOwnRequestOnly) {
 
 TEST(EngineTest, CancelFreesWithinAStep) {
   FakeModel::Settings settings;
-  std::vector<std::size_t> spans;  // of each step
+  std::vector<std::size_t> spans;  // the number of spans of each step
   settings.on_step = [&spans](const StepTables& step) { spans.push_back(step.spans.size()); };
   Answer first, second;
   GatedEngine engine(small_options(), settings);

@@ -114,7 +114,7 @@ class FakeModel final : public Model {
     });
   }
 
-  // Those of rows that are scored, a tile at a time.
+  // Hands out the logits of scored rows, a tile at a time.
   void hand_out(const Exec& exec, const StepExports& exports, int rows, float* logits) {
     const auto vocab = static_cast<std::size_t>(settings_.vocab);
     const auto copy = [&](int first, int count, float* to) {
@@ -237,7 +237,7 @@ class FakeModel final : public Model {
   CacheLayout layout_;
   PlaneId window_, csa_, csa_open_, hca_, hca_open_, last_open_;
   std::vector<std::int32_t> expert_ids_;  // [rows, 2]
-  std::vector<float> logits_of_all_;      // of a step with scores
+  std::vector<float> logits_of_all_;      // the logits of a step with scores
   std::vector<Open> after_;               // [rows]: the open state after the row
   std::vector<const RowSpan*> span_of_;   // [rows]
 };

@@ -1,5 +1,6 @@
-// The engine's weights are replaced while it runs: loaded beside the old ones by the caller's thread, then put in their
-// place by the engine's, between two steps, when nothing runs. Requests that arrive in the meantime are held.
+// Replaces the engine's weights while it runs. The caller's thread loads them while the old ones are in use. The
+// engine's thread then swaps them in between two steps, when nothing runs. Requests that arrive in the meantime are
+// held.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,7 +83,7 @@ Result<std::string> EngineImpl::reload_weights(const std::string& given, ReloadM
   swap->version = report.weights_version;
   swap->aborts = mode == ReloadMode::kAbort;
   MutexLock lock(mutex_);
-  if (!broken_.ok() && changed_.ok()) return broken_;  // of another model's files it is mended by this
+  if (!broken_.ok() && changed_.ok()) return broken_;  // a changed file of the old model is mended by the swap
   swap_ = swap;
   wake_.notify_one();
   task_done_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return swap->done || stop_; });

@@ -300,7 +300,7 @@ void Runner::fetch_logits(std::span<float> to) {
       {reinterpret_cast<std::byte*>(to.data()), logits_memory_.data(), logit_count_ * vocab_size_ * sizeof(float)});
 }
 
-// Memory for steps of so many rows; once warm there is enough.
+// Provides memory for steps of `rows` rows; once warm there is enough.
 Status Runner::prepare_for(int rows) {
   if (rows <= prepared_rows_) return {};
   device_->wait();
@@ -431,7 +431,7 @@ std::span<const TokenId> Runner::drafts(std::size_t span) {
   return request_of_[span] < 0 ? drafts_[span] : model_drafts_.of(static_cast<std::size_t>(request_of_[span]));
 }
 
-// What the spans are, and the tokens behind their own: those that the model makes may still be on their way.
+// Collects the spans and the drafts after their own tokens. Drafts that the model makes may still be on their way.
 void Runner::make_drafts(std::span<const StepSpan> spans) {
   spans_.clear();
   requests_.clear();

@@ -167,7 +167,7 @@ int processors_of_caller() {
   return CPU_COUNT(&set);
 }
 
-// How many processors each thread of the pool but the caller may run on.
+// The number of processors that each thread of the pool, except the caller, may run on.
 std::vector<int> processors_of_threads(const Runner& runner) {
   const int threads = runner.threads();
   std::vector<int> counts(static_cast<std::size_t>(threads));

@@ -137,7 +137,7 @@ std::vector<StepRecord> StepRecorder::read(std::uint64_t number, std::size_t mos
   std::vector<StepRecord> records;
   for (; number < end && records.size() < most; ++number) {
     StepRecord record;
-    // What cannot be read any more is older than all that can.
+    // A record that can no longer be read is older than all that can.
     if (read_one(number, &record)) {
       records.push_back(std::move(record));
     } else {

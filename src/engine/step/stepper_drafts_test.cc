@@ -33,7 +33,7 @@ const std::vector<TokenId>& answer() {
 }
 
 struct Cost {
-  double row = 0.1, wait = 0.2;  // of a step of one row
+  double row = 0.1, wait = 0.2;  // cost of a row, and of waiting after a step of one row
 };
 
 // Sequences that decode on a device that goes on by itself.
@@ -81,8 +81,8 @@ class Ahead {
     return waits;
   }
 
-  // `to`, of the place in the answer of the token that is drawn next or on its way, has so many copies, of which those
-  // that `right` says are the answer's.
+  // Drafts by copies. `next` is the place in the answer of the token that is drawn next or on its way. to(next) is the
+  // number of copies, and right(next, at) says which of them are the answer's tokens.
   void draft_by(std::function<int(int next)> to, std::function<bool(int next, int at)> right) {
     stepper_->draft_by([this, to, right](SequenceId id, std::span<TokenId> tokens) {
       const int next = stepper_->sequences()[id].generated(),
@@ -127,7 +127,7 @@ bool never(int, int) {
   return false;
 }
 
-// What would have been drafted is compared with what came: the device is waited for where it was right alone.
+// Possible drafts are compared with the tokens that came: the device is only waited for if they were right.
 TEST(StepperDraftsTest, CopiesThatAreNeverRightAreNotWaitedFor) {
   for (const bool right : {true, false}) {
     Ahead ahead(1);
@@ -143,7 +143,7 @@ TEST(StepperDraftsTest, CopiesThatAreNeverRightAreNotWaitedFor) {
   }
 }
 
-// Of many sequences some steps are not asked about; what was predicted in one is not compared with the next token.
+// With many sequences some steps are not asked about: a token predicted in one is not compared with a later token.
 TEST(StepperDraftsTest, WhatWasPredictedIsComparedOnce) {
   Ahead ahead(16, {.row = 0.03});
   bool right = false;
@@ -191,7 +191,7 @@ TEST(StepperDraftsTest, ASequenceThatExportsIsNotWaitedFor) {
   EXPECT_EQ(ahead.drafts().drafted_tokens, 0U);
 }
 
-// What a step of the table takes is without the wait: two of three steps each are dearer than four tokens.
+// The table's times of steps are without the wait: two steps that cost three each are dearer than four tokens.
 TEST(StepperDraftsTest, AWaitThatTakesLongIsNotPaidFor) {
   Ahead ahead(1, {.wait = 3});
   ahead.draft_by(many, always);

@@ -56,7 +56,7 @@ void Stepper::mask(const Masked& masked) {
     Status& status = statuses_[masked.draw + j];
     try {
       status = mask_row(s, allowed, &row);
-    } catch (const std::exception& failure) {  // of memory that there is not: ends this answer, and no other
+    } catch (const std::exception& failure) {  // such as a lack of memory: ends this answer, and no other
       status = internal_error(fmt::format("the tokens that may come next: {}", failure.what()));
     }
     row.allowed = status.ok() ? allowed.data() : nullptr;

@@ -222,7 +222,7 @@ TEST(StepperTest, TheAuditLooksAtThePages) {
   stage.run();
 }
 
-// A swapped sequence computes nothing: nobody may wait for it.
+// A swapped sequence computes nothing: no sequence may wait for it.
 TEST(StepperTest, TheAuditLooksAtTheExpectedBlocks) {
   Stage stage;  // 64 rows a step
   const auto prompt = random_tokens(300, 1);

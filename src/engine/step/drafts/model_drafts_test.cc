@@ -1,4 +1,4 @@
-// What a model drafts, where the host does not know it yet when the rows that verify it are enqueued.
+// Tests of a model's drafts that the host does not know yet when the rows that verify them are enqueued.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,7 +86,7 @@ class ModelDrafted {
   }
 
   const std::vector<TokenId>& answer(int i) const { return answers_[static_cast<std::size_t>(i)]; }
-  std::size_t most_counts() const { return most_counts_; }  // of drafts of a sequence, in one step
+  std::size_t most_counts() const { return most_counts_; }  // the most different numbers of drafts in a step
   DraftStats drafts() const {
     EngineStats stats;
     stepper_.fill(&stats);
