@@ -1,7 +1,7 @@
-// Random lives of several sequences in pools that are too small for them, on every kind of layout: requests with common
-// beginnings that resume from the cache, compute in pieces, with drafts of which some stay, compute in vain, go back,
-// go another way, fork, are swapped out and in, are aborted, are preempted, and a cache that is reset at times. Every
-// output is that of the tokens alone; every page is audited after every operation; nothing is left at the end.
+// Random lives of several sequences in pools that are too small for them, on every kind of layout. Requests with common
+// beginnings resume from the cache and compute in pieces, with drafts of which some stay. They discard rows, go back,
+// go another way, fork, are swapped out and in, aborted and preempted; at times the cache is reset. Every output must
+// be that of the tokens alone. Every page is audited after every operation, and nothing is left at the end.
 #include <gtest/gtest.h>
 
 #include <optional>

@@ -261,7 +261,7 @@ void SequenceState::save(std::span<std::byte> bytes) const {
   pools_->memory().save(latents, window_pages_, committed(), bytes);
 }
 
-// Of the pages of blocks [begin, end), how many are not held by anybody. Those of complete blocks may be found.
+// The number of pages of blocks [begin, end) that must come from the free ones. Pages of complete blocks may be cached.
 template <class Page>
 int SequenceState::free_pages_needed(const Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end) {
   int needed = 0;
@@ -273,7 +273,7 @@ int SequenceState::free_pages_needed(const Pool<Page>& pool, std::span<const Blo
   return needed;
 }
 
-// Those that are found are claimed before any is allocated, which might evict them.
+// Claims all cached pages before it allocates any, as allocating might evict them.
 template <class Page>
 void SequenceState::take_pages(Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end,
                                std::vector<Page>* pages) {

@@ -146,7 +146,7 @@ class ToyWorld {
 
  private:
   void compare(std::size_t i, std::span<const TokenId> tokens) { compare(i, tokens, tokens); }
-  // Of `computed`, the rows up to the first that is not `tokens`.
+  // Compares the rows of `computed` up to the first that differs from `tokens`.
   void compare(std::size_t i, std::span<const TokenId> tokens, std::span<const TokenId> computed) {
     const std::vector<ToyModel::Word> out = forward(i, computed);
     const std::vector<ToyModel::Word>& expected = alone(tokens);

@@ -6,7 +6,8 @@
 
 namespace sluice {
 
-// Room for its state beside those that this plan swaps already.
+// Reserves swap space for its state, besides the states that this plan swaps already. Returns false if there is no
+// room.
 bool Scheduler::take_swap_room(const Entry& e) {
   if (!may_leave(e) || e.image_bytes > swap_bytes_) return false;
   swap_bytes_ -= e.image_bytes;
