@@ -60,7 +60,8 @@ void append_value(std::string& out, std::string_view value) {
   }
 }
 
-// One call, and stderr has a lock: lines stay whole. What cannot be written is lost, as nobody could be told.
+// It is one call, and stderr has a lock, so lines stay whole. A line that cannot be written is lost, as there is no
+// other place to report it.
 void write_line(const std::string& line) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }

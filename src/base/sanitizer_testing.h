@@ -12,7 +12,7 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// How many of `all` random cases a test takes: under a sanitizer a tenth, but four at least.
+// The number of `all` random cases that a test runs: under a sanitizer a tenth, but four at least.
 template <class T>
 constexpr T random_cases(T all) {
   const T least = all < 4 ? all : T{4};

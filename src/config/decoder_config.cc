@@ -78,7 +78,7 @@ void read_experts(ConfigReader& reader, ModelConfig& config, DecoderConfig& deco
   }
 }
 
-// What all families have; the decoder's windows and experts are to be read.
+// Reads the part that all families have; the decoder's windows and experts are still to be read.
 DecoderConfig read_start(ConfigReader& reader, ModelConfig& config) {
   DecoderConfig decoder;
   read_heads(reader, config);

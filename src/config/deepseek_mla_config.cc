@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// How a family routes.
+// The routing of a family.
 enum class Routing { kSoftmax, kSigmoidBias };
 
 void read_attention(ConfigReader& reader, ModelConfig& config, DeepSeekMlaConfig& mla) {

@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kPrefixChunk = 1024;  // tokens: merging costs little beside them, and a few heads of them fit in caches
+constexpr int kPrefixChunk = 1024;  // tokens: merging costs little in comparison, and a few heads of them fit in caches
 constexpr int kMaxPrefixChunk = 1 << 20;
 
 // "f32, bf16 or fp8"

@@ -160,7 +160,7 @@ class Maker {
     add({.prompt = prompt, .max_tokens = 1 + below(4), .arrives = 4 + below(4), .greedy = one_in(2), .salt = own});
   }
 
-  // Of prompts that do not fit beside each other, each leaves behind what the next one has no room for.
+  // Adds prompts that do not fit together: each leaves too many pages behind for the next one to have room.
   bool add_strangers() {
     std::vector<int> candidates;
     for (int p = 0; p < short_prompts_; ++p) {
@@ -235,7 +235,7 @@ class Maker {
   const Situation situation_;
   std::mt19937_64 random_;
   Workload work_;
-  int rows_ = 0, longest_ = 0;  // of all requests; of one
+  int rows_ = 0, longest_ = 0;  // rows of all requests; of the longest
 };
 
 // Which requests are scored follows from their numbers alone, so that all else is as without.
@@ -255,7 +255,7 @@ void add_scores(Workload& work, std::span<const std::vector<TokenId>> prompts, c
   }
 }
 
-// What is there by construction; what else there is goes on as without.
+// Adds the bound answers that each workload has by construction; the other requests stay as they are.
 void add_bound(Workload& work, std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int number) {
   std::mt19937_64 random(laws.seed * 55 + static_cast<std::uint64_t>(number) * 0xD1342543DE82EF95U + 3);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
@@ -317,7 +317,7 @@ void add_bound(Workload& work, std::span<const std::vector<TokenId>> prompts, co
   }
 }
 
-// Of any other request of an answer that nothing binds yet.
+// Binds some of the other requests whose answers nothing binds yet.
 void bind_some(Workload& work, const LawOptions& laws, int number) {
   std::mt19937_64 random(laws.seed * 33 + static_cast<std::uint64_t>(number) * 0x9FB21C651E98DF25U + 9);
   for (WorkRequest& r : work.requests) {

@@ -134,7 +134,7 @@ class ScheduleMaker {
     unfinished_.push_back(static_cast<int>(at_.size()));
     at_.push_back(0);
     first_piece_.push_back(0);
-    // How this one is cut: the largest piece. One row at a time is slow, so it is for short sequences.
+    // The largest piece decides how this one is cut. One row at a time is slow, so it is for short sequences.
     std::vector<int> largest = {127, 128, 129, 1 + below(700), rows};
     if (rows <= 1000) largest.insert(largest.end(), {rows <= 150 ? 1 : 9, 3, 4, 5});
     largest_.push_back(pick(largest));
@@ -162,7 +162,7 @@ class ScheduleMaker {
     if (first_piece_[s] > 0) return first_piece_[s];
     const int most = largest_[s];
     const int rows = std::min(fixed_[s] ? most : 1 + below(most), left(s));
-    // What is wanted happens between two pieces.
+    // A wanted event happens between two pieces.
     return wanted_.empty() && !wants_wrong_tokens_ ? rows : std::min(rows, (left(s) + 1) / 2);
   }
 
@@ -237,7 +237,7 @@ class ScheduleMaker {
 
   void add_event(LawPiece* piece) {
     const auto s = static_cast<std::size_t>(piece->sequence);
-    // Strangers leave what they computed, and hold nothing beside each other; branches are to part.
+    // Strangers leave pages behind and hold none at the same time; branches are to part.
     const bool no_more =
         situation_ == ScheduleSituation::kStrangers || (situation_ == ScheduleSituation::kBranches && s < 2);
     switch (below(no_more ? 4 : 7)) {
@@ -296,7 +296,7 @@ class ScheduleMaker {
   const ScheduleSituation situation_;
   std::mt19937_64 random_;
   LawSchedule schedule_;
-  int rows_ = 0;  // of all sequences
+  int rows_ = 0;  // rows of all sequences
   std::vector<int> unfinished_;
   std::vector<int> at_, largest_, first_piece_;  // [sequence]; first_piece_: its rows, 0 for any, or when it is over
   std::vector<bool> fixed_;

@@ -47,7 +47,7 @@ SequenceAnswer WorkloadChecker::answer_of(const WorkRequest& r, int choice) {
   return {.sampling = sampling_of(r, choice), .constraint = alone_.constraint(r), .ruled = alone_.ruled(r)};
 }
 
-// The choices of a request beside the first, which has just computed its prompt.
+// Forks the other choices of a request from the first, which has just computed its prompt.
 void WorkloadChecker::fork(Stepper& stepper, const Workload& work, SequenceId parent,
                            std::vector<SequenceId>* children) {
   const Choice c = live_.at(parent.value);
@@ -134,7 +134,7 @@ void WorkloadChecker::cancel(Stepper& stepper, int request) {
   }
 }
 
-// Of the sequences that the last plan swapped out, the second one of the workload, but for those that stay.
+// Cancels the second sequence of the workload that a plan swaps out, except sequences that stay.
 void WorkloadChecker::cancel_swapped(Stepper& stepper) {
   for (const Preemption& preemption : stepper.plan().preemptions) {
     const auto swapped = live_.find(preemption.sequence.value);
@@ -162,7 +162,7 @@ std::optional<Violation> WorkloadChecker::run(const Workload& work) {
   runner_.prefix_cache().reset();
   runner_.prefix_cache().set_enabled(work.caching);
   const std::uint64_t evicted = evictions(runner_);
-  // The scheduler's memory is what is left, beside the page that it keeps for the self-test.
+  // The scheduler gets the pages that are left, besides the page that it keeps for the self-test.
   const Result<StateSlot> occupied =
       work.pages > 0 ? runner_.occupy_all_but(work.pages + 1) : Result<StateSlot>(StateSlot());
   Result<std::optional<Violation>> found = run_stepper(work);
@@ -175,7 +175,7 @@ std::optional<Violation> WorkloadChecker::run(const Workload& work) {
   return rest.ok() ? std::nullopt : std::optional(failed(rest));
 }
 
-// Of what its requests have alone, which is what they were given.
+// Adds the digests of its requests alone, which equal the results of the workload.
 void WorkloadChecker::add_digest(const Workload& work) {
   std::uint64_t& digest = report_.digest;
   for (const WorkRequest& r : work.requests) {

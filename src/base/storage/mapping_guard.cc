@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// What the handler reads. Places are never freed, and the range of one is empty while it is written.
+// The data that the handler reads. Places are never freed, and the range of one is empty while it is written.
 struct GuardedRange::Place {
   std::atomic<std::uintptr_t> begin{0}, end{0};  // end 0: free
   std::atomic<bool> lost{false};
@@ -32,7 +32,7 @@ struct Block {
 };
 
 constinit Block first_block;
-Mutex places_mutex;  // of those who write places
+Mutex places_mutex;  // held by writers of places
 struct sigaction action_before;
 
 // Calls visit(place) until it returns true.
@@ -47,7 +47,7 @@ Place* find_place(const Visit& visit) {
 }
 
 std::vector<std::string>& lost_before() {
-  static std::vector<std::string> names;  // of ranges that are gone; places_mutex guards it
+  static std::vector<std::string> names;  // names of ranges that are gone; places_mutex guards it
   return names;
 }
 

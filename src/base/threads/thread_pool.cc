@@ -34,9 +34,9 @@ KeepDenormals::~KeepDenormals() {
 
 namespace {
 
-// A job's number, its tile count and the next tile to take, in one word: taking a tile tells which job it belongs to,
-// so a worker that wakes late takes a tile of the job that is there now, or sees that there is none. Nobody waits for a
-// worker that holds no tile, which is what keeps more threads than cores cheap.
+// A job's number, its tile count and the next tile to take, in one word: taking a tile tells which job it belongs to.
+// So a worker that wakes late takes a tile of the present job, or sees that there is none. No thread waits for a worker
+// that holds no tile, which keeps more threads than cores cheap.
 struct Ticket {
   static constexpr int kBits = 20;
   static constexpr std::uint64_t kMask = (1U << kBits) - 1;

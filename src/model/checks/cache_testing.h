@@ -33,12 +33,12 @@ class TestPages {
   std::vector<WindowPage> free_windows_;
 };
 
-// Of the CPU, for steps of so many rows.
+// Prepares the model on the CPU for steps of `rows` rows.
 void prepare_for(Model& model, int rows);
 
 class TestSequence {
  public:
-  // Empty, with pages of its own; or with pages of `pages`, which must outlive it.
+  // Makes an empty sequence, with pages of its own or with pages of `pages`, which must outlive it.
   TestSequence(const CacheLayout& layout, int max_tokens, unsigned seed = 1);
   TestSequence(TestPages* pages, int max_tokens);
 

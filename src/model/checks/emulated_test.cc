@@ -133,7 +133,7 @@ TEST_P(EmulatedTest, ARecordedStepIsReplayedWithNewTables) {
   prepare_for(*model, 256);  // its memory leaves the device
 }
 
-// What an observer is shown of the indexer was written by the device.
+// The index scores that an observer sees were written by the device.
 TEST(EmulatedTaps, IndexScoresAreInDeviceMemory) {
   ThreadPool pool(2);
   EngineSetup options;

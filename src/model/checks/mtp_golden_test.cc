@@ -88,7 +88,7 @@ TEST(MtpGolden, DefaultIsNoFartherFromRefThanOfficialActivations) {
   EXPECT_LE(ours.quantile(1.0), official.quantile(1.0));
 }
 
-// What the layer makes of one position: the relative L2 difference of each intermediate.
+// Compares the layer's intermediates at one position, by their relative L2 differences.
 void expect_intermediates(const std::string& prefix, const std::string& prompt, const std::string& profile,
                           double bound) {
   Loaded loaded(with_mtp(profile));

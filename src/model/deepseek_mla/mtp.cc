@@ -32,7 +32,7 @@ void DeepSeekMla::enter_mtp(Step& step, float* hidden) {
   project(step.exec, rows, both, mtp.eh_proj, residual_.begin(step));
 }
 
-// Of every row its latent and its index key, which need no attention.
+// Writes the latent and the index key of every row, which need no attention.
 void DeepSeekMla::write_mtp_keys(Step& step) {
   PreviousRowsArgs previous = previous_hidden(step);
   previous.x = residual_.normed(step, weights_.norm, {}).values;

@@ -1,4 +1,4 @@
-// What no stored logits show, against a second forward (reference_testing.h).
+// Tests of parts that no stored logits cover, against a second forward (reference_testing.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>

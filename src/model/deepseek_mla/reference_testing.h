@@ -1,6 +1,6 @@
-// A second forward of DeepSeek-V2, V3 and V3.2, for what no stored logits show: f64, one sequence at once, per-head
-// keys and values, written from docs/models, independently of the model's own code and config reader; and the stages
-// of the default profile.
+// A second forward of DeepSeek-V2, V3 and V3.2, for parts that no stored logits cover, and the stages of the default
+// profile. It computes in f64, one sequence at once, with per-head keys and values. It is written from docs/models,
+// independently of the model's own code and config reader.
 #pragma once
 
 #include <span>

@@ -186,7 +186,7 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DeepSeekMlaConfig& mla_;
-  OutputShare heads_;  // of attention
+  OutputShare heads_;  // attention heads of this rank
   InputForm inputs_;
   bool expands_;
   WeightFormat quantised_;
