@@ -6,9 +6,10 @@
 //   1  one prompt with several sampled choices, again with another salt, and again with its own
 //   2  unrelated requests one after the other, in memory that has room for one
 //   3  anything; with long prompts, every kLongPromptEvery-th workload has one twice
-// Each workload also has bound answers, with a short prompt each. 0 to 2 have one whose constraint has runs of forced
-// text. 0 has one with rules, which is scored; 1 has two choices with a budget of reasoning, which export. 2 has one
-// that exports, and one whose drafts are wrong; 3 has one that is scored with part of its answer.
+// Each workload also has bound answers, with a short prompt each. Numbers 0 to 2 have one whose constraint has runs of
+// forced text. Number 0 has one with rules, which is scored; number 1 has two choices with a budget of reasoning, which
+// export. Number 2 has one that exports, and one whose drafts are wrong; number 3 has one that is scored with part of
+// its answer.
 #pragma once
 
 #include <cstdint>

@@ -86,7 +86,7 @@ class ModelDrafted {
   }
 
   const std::vector<TokenId>& answer(int i) const { return answers_[static_cast<std::size_t>(i)]; }
-  std::size_t most_counts() const { return most_counts_; }  // the most different numbers of drafts in a step
+  std::size_t most_counts() const { return most_counts_; }  // most different numbers of drafts in a step
   DraftStats drafts() const {
     EngineStats stats;
     stepper_.fill(&stats);
