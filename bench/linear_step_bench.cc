@@ -1,5 +1,6 @@
-// linear_step_bench: every linear layer of a model of DeepSeek-V4's kind, one after the other, with weights in memory:
-// what a step costs but for attention, norms and mixing. Experts are drawn at random for each token and layer.
+// linear_step_bench: times every linear layer of a model of DeepSeek-V4's kind, one after the other, with weights in
+// memory. This is the cost of a step without attention, norms and mixing. Experts are drawn at random for each token
+// and layer.
 //
 // "x first" is a part's time relative to the first number of rows (--rows 1,2,3,4,5), "bytes x" the same for its bytes.
 // "beyond" is the one divided by the other: 1 if rows cost only the bytes that they read. The shapes are those of a

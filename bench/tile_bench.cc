@@ -37,7 +37,7 @@ struct Shape {
   int out, in;
 };
 
-// A weight of random bits, none of them NaN; of `any_scale` the scales of e8m0 are all that there are.
+// A weight of random bits, none of them NaN; with `any_scale` its e8m0 scales can be any that exist.
 struct Weight {
   Weight(std::mt19937& random, const Shape& shape, bool any_scale) {
     view = {.format = shape.format, .out = shape.out, .in = shape.in, .scale_format = shape.scales};

@@ -33,7 +33,8 @@ std::string time_text() {
   return fmt::format("{}.{:03}", std::string_view(text, length), now.tv_nsec / 1'000'000);
 }
 
-// As a JSON string. Bytes that are no UTF-8 become U+FFFD, as in all of a line: whatever reads the log must be able to.
+// Appends a JSON string. Bytes that are no UTF-8 become U+FFFD, as everywhere in a line, so that every reader of the
+// log can read it.
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : to_valid_utf8(text)) {

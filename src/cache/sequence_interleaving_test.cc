@@ -107,7 +107,7 @@ class Lives {
     const int rows = 1 + below(std::min(rest, below(3) == 0 ? 4 : 300));
     const BlockChain* chain = &*life.chain;
     if (world_.compute(i, life.tokens, std::min(rows, rest), chain)) return;
-    end(static_cast<std::size_t>(below(static_cast<int>(lives_.size()))), true);  // somebody is preempted
+    end(static_cast<std::size_t>(below(static_cast<int>(lives_.size()))), true);  // preempts some sequence
   }
 
   // A span of drafts, right up to some row. Some are beyond the sequence's end.

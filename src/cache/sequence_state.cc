@@ -68,7 +68,8 @@ void SequenceState::take_boundary_state() {
                                         window_pages_.empty() ? WindowPage() : window_pages_.back(), committed());
 }
 
-// Whether the last page of either kind would be written while it is another's too, or inserted.
+// Counts the pages to copy: the last page of either kind, if it would be written while it is another's too, or
+// inserted.
 bool SequenceState::copy_on_write(int* latents, int* windows) const {
   *latents = *windows = 0;
   if (position_ % kBlockTokens == 0) return false;
@@ -307,7 +308,7 @@ bool SequenceState::restore(std::span<const std::byte> bytes, Position position,
   first_window_block_ = first_window;
   position_ = position;
   SLUICE_CHECK(bytes.size() == saved_bytes(), "the bytes are those of a sequence at this position");
-  const auto written = [](const auto& pool, auto pages) {  // what is inserted is there already
+  const auto written = [](const auto& pool, auto pages) {  // inserted pages are there already
     for (auto& page : pages) {
       if (pool.inserted(page)) page = {};
     }

@@ -41,7 +41,7 @@ struct ConfigKey {
   std::string_view winner = {};   // other names of the key, "a|b"; the first that is there counts
   std::string_view standin = {};  // a name that counts if the key is absent
   std::string_view values = {};   // the only supported texts (or flag), "a|b"
-  std::string_view rule = {};     // what it must agree with, for the documentation
+  std::string_view rule = {};     // values that it must agree with, for the documentation
   KeyNull null = KeyNull::kAbsent;
 };
 

@@ -46,8 +46,8 @@ const ModelFamily* family_of_architectures(const std::vector<std::string>& archi
   return nullptr;
 }
 
-// By "model_type", as in the transformers library; "architectures" must not mean another family. Where "model_type" is
-// missing, by "architectures".
+// Finds the family by "model_type", as in the transformers library; "architectures" must not mean another family. If
+// "model_type" is missing, it finds the family by "architectures".
 const ModelFamily* find_family(JsonFields& fields) {
   std::vector<std::string> architectures;
   std::string model_type;

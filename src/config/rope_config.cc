@@ -106,7 +106,7 @@ class RopeReader {
         .fail("partial_rotary_factor", "1, as heads are rotated whole");
   }
 
-  // Where both are there, the one at the top wins; where none is, max_position_embeddings counts.
+  // If both are there, the one at the top wins; if none is, max_position_embeddings counts.
   int original_positions() {
     double original = max_positions_;
     scaling_.read("original_max_position_embeddings", original, 1.0, kMaxPositions);

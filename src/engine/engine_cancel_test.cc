@@ -88,7 +88,7 @@ TEST_P(EngineCancelTest, EndsWhatItNamesAndNothingElse) {
     engine.gate().pass(step_of(state) - 1 + (state == State::kWaiting));
   }
   choice < 0 ? engine->cancel(id) : engine->cancel(id, choice);
-  engine.gate().pass();  // these numbers are from before the cancellation, but for a request that is gone
+  engine.gate().pass();  // these numbers are from before the cancellation, except for a request that is gone
   const EngineStats then = engine->stats();
   EXPECT_EQ(then.preemptions_recompute, state == State::kPreempted || state == State::kSwapped ? 1U : 0U);
   EXPECT_EQ(then.preemptions_swap, state == State::kSwapped ? 1U : 0U);

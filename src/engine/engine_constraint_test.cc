@@ -151,7 +151,7 @@ void check_drafts_change_nothing(bool ruled) {
   EXPECT_EQ(run(expected[1], 3, &other), expected) << ruled;
   for (std::size_t wrong = 0; wrong < 20; wrong += 3) {
     std::vector<TokenId> prediction = expected[0];
-    prediction[wrong] = 30;  // what the constraint never allows
+    prediction[wrong] = 30;  // a token that the constraint never allows
     EXPECT_EQ(run(prediction, 0, &other), expected) << ruled << " " << wrong;
   }
   EXPECT_LT(drafted, 20U);

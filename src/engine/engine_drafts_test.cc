@@ -24,7 +24,7 @@ std::vector<TokenId> first(const std::vector<TokenId>& tokens, std::size_t n) {
   return {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n)};
 }
 
-// The engine stands behind every callback: what it reports last has been counted.
+// The engine has counted all tokens before it calls back with the last ones.
 struct Served {
   std::vector<TokenId> tokens;
   Output last;
@@ -72,7 +72,7 @@ TEST(EngineDraftsTest, ADeviceWaitsWhereThereIsSomethingToDraft) {
   EXPECT_EQ(right.tokens, expected);
   EXPECT_GE(right.stats.drafts.accepted_tokens, 20U);
   EXPECT_LE(right.stats.steps, 3U + 39 - 20);
-  // The steps begin behind each other again once no draft is right.
+  // The steps begin one after another without waits again once no draft is right.
   std::vector<TokenId> wrong = expected;
   for (TokenId& id : wrong) id = (id + 1) % 64;
   const Served other = serve(*engine, prompt, 40, wrong);

@@ -233,7 +233,7 @@ bool EngineImpl::run_task(std::function<void()> work, double seconds) {
 
 // Only the engine thread waits on wake_.
 bool EngineImpl::take_inbox() {
-  // When all that could be done waits for paused sequences, which somebody will tell to go on, or end.
+  // Used when all work waits for paused sequences, which a caller will let go on, or end.
   constexpr std::chrono::milliseconds kLooksAgain{5};
   turn_began_ = 0;
   MutexLock lock(mutex_);

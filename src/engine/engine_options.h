@@ -13,9 +13,9 @@ namespace sluice {
 // The message names the flag, its range and the value.
 Status validate(const EngineSetup& options);
 
-// Whether a step begins before the tokens of the previous one are known (Stepper).
+// Returns whether a step begins before the tokens of the previous one are known (Stepper).
 bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later);
-// Then whether one waits for them where drafts pay.
+// Returns whether a step then waits for them if drafts pay.
 bool waits_where_drafts_pay(const EngineSetup& options, bool device_computes_later);
 
 // The most tokens drafted for a sequence in a step; 0 without speculation.

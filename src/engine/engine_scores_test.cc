@@ -113,7 +113,7 @@ TEST_P(EngineScoresTest, ScoresAreThoseOfTheDraws) {
     ASSERT_TRUE(engine->submit(std::move(r)).ok());
   }
   const auto& answers = asked.wait();
-  // Each answer behind its prompt, from some position on; the cache has most of it where there is one.
+  // Each answer follows its prompt and is scored from some position on; the cache, if there is one, has most of it.
   struct Ask {
     std::size_t prompt;
     int choice, start;

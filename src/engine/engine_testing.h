@@ -136,7 +136,7 @@ class StepGate {
     permits_ = 0;
     changed_.notify_all();
   }
-  // Until a step has been planned and waits to be computed.
+  // Waits until a step has been planned and waits to be computed.
   void wait_for_step() {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, kTestPatience, [&] { return waiting_ && permits_ == 0; })) << "no step began";

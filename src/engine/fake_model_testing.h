@@ -31,7 +31,7 @@ class FakeModel final : public Model {
     int forgetful_rows = 0;
     bool drafts = false;  // it has a layer that drafts, and guesses the token 0 always
     int experts = 0;      // routed, of which a token has two that depend on all before it; 0: it has none
-    std::shared_ptr<ServedFiles> files = nullptr;              // that it says it computes from
+    std::shared_ptr<ServedFiles> files = nullptr;              // the files() that it reports
     std::function<void(const StepTables&)> on_step = nullptr;  // called at the beginning of each forward pass
     // May change the logits of the row at a position, whose token is given.
     std::function<void(TokenId, Position, float*)> on_logits = nullptr;
@@ -95,7 +95,7 @@ class FakeModel final : public Model {
   }
 
  private:
-  // Behind all that was given to the device, whose memory it may touch; at once on the CPU.
+  // Runs `work` after all work that the device was given, whose memory it may touch; at once on the CPU.
   template <typename Work>
   static void run_in_order(const Exec& exec, Work work) {
     if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) return later->enqueue(std::move(work));

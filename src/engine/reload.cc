@@ -32,7 +32,7 @@ Result<json::object> config_of(const std::string& folder) {
   return std::move(value.get_object());
 }
 
-// All that config.json says must be equal but for what only describes where it comes from.
+// All keys of config.json must be equal, except those that only describe where it comes from.
 Status same_geometry(const std::string& served, const std::string& folder) {
   static const std::set<std::string_view> kDescriptive = {"_name_or_path", "transformers_version", "use_cache"};
   SLUICE_ASSIGN_OR_RETURN(const json::object old, config_of(served));

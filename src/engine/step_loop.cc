@@ -209,7 +209,7 @@ void EngineImpl::step() {
   if (asynchronous_ && !delayed) stepper_.took(seconds());
 }
 
-// Also after what came without a step: a cancellation of the last request, the end.
+// Audits, also after events without a step: a cancellation of the last request, the end.
 void EngineImpl::audit() const {
   if (!audit_ || !runner_->device_status().ok()) return;
   const Status sound = stepper_.audit();

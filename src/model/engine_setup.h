@@ -13,8 +13,8 @@ struct TestHooks {
   int mla_expand_from = 128;    // with mla_prefill "expanded": the rows from which spans are
   int force_preempt_every = 0;  // steps between preemptions of a running sequence; 0: none
   int hidden_latent_pages = 0;  // pages left unused, to make memory short
-  std::string inject_fault;     // a deliberate one, of cache/fault.h; empty: none
-  bool random_texts = false;    // wrong drafts are expected, and no warning says so
+  std::string inject_fault;     // a deliberate fault of cache/fault.h; empty: none
+  bool random_texts = false;    // wrong drafts are expected and cause no warning
 };
 
 struct EngineSetup : EngineOptions {

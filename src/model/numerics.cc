@@ -60,7 +60,7 @@ const char* name_of(InputForm inputs) {
     case InputForm::kInt8:
       return "int8";
     case InputForm::kFp8:
-    case InputForm::kFp8Blocks:  // in a profile that says so by its name
+    case InputForm::kFp8Blocks:  // in a profile with a name of its own
       return "fp8";
   }
   return "?";

@@ -1,5 +1,6 @@
-// PlanFacts: the facts behind a plan besides the scheduler's own counts: the state of the memory before the step. Plain
-// values, gathered before plan() (gather() in sched/scheduler.h); they must hold until the plan is carried out.
+// PlanFacts: the facts that a plan depends on besides the scheduler's own counts: the state of the memory before the
+// step. Plain values, gathered before plan() (gather() in sched/scheduler.h); they must hold until the plan is carried
+// out.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@ namespace sluice {
 struct PrefixLookup {
   SequenceId sequence;
   PrefixHit hit;  // `wait` is about running sequences; empty for a swapped one, which comes back where it was
-  // Identifies the first full block that the sequence would compute itself and that is not cached: two sequences have
-  // the same value if and only if it is the same block after the same tokens. 0: there is none.
+  // Identifies the first full block that the sequence would compute itself and that is not cached; 0: there is none.
+  // Two sequences have the same value if and only if it is the same block after the same tokens.
   std::uint64_t next_block = 0;
 };
 

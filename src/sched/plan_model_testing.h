@@ -55,7 +55,7 @@ class PlanModel {
   int priority(const Live& s) const { return limits_.policy == SchedulingPolicy::kPriority ? s.counts.priority : 0; }
   Order rank(const Live& s) const { return {s.paused, priority(s), s.arrival}; }
 
-  // From the plan that says so to the answer that it need not.
+  // A sequence waits from the plan that makes it wait to the lookup that lets it go on.
   void note_waits(const PlanFacts& facts, const StepPlan& plan) {
     for (const PrefixLookup& lookup : facts.lookups) live(lookup.sequence).waits &= lookup.hit.wait;
     for (const SequenceId sequence : plan.waits) live(sequence).waits = true;

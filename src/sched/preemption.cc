@@ -61,7 +61,7 @@ Scheduler::Entry* Scheduler::best_waiting() {
   Entry& best = entry(waiting_.by_rank().begin()->id);
   const auto is_worse = [&best](const Rank& rank) { return rank.priority > best.rank.priority; };
   if (best.preempted_plan == plan_number_ || std::none_of(running_.begin(), running_.end(), is_worse)) return nullptr;
-  // Behind a better prompt it would get no rows.
+  // After a better prompt it would get no rows.
   if (!prompts_.empty() && *prompts_.by_rank().begin() < best.rank) return nullptr;
   return &best;
 }

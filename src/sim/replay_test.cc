@@ -95,7 +95,7 @@ class Recording {
   int forks() const { return forks_; }
   int pauses() const { return pauses_; }
   int idle_plans() const { return idle_plans_; }
-  // The last thing was a cancellation, behind which no step closed a record.
+  // True if the last event was a cancellation, after which no step closed a record.
   bool open_end() const { return open_end_; }
 
  private:

@@ -62,7 +62,7 @@ class Simulation {
       take_arrivals();
       if (stepper_.idle()) {
         const std::optional<double> next = arrivals_.next_time(now_);
-        if (!next) break;  // what was refused was the last
+        if (!next) break;  // the last request was refused
         now_ = *next;
         continue;
       }
@@ -132,7 +132,7 @@ class Simulation {
     }
   }
 
-  // Behind the end of the record.
+  // Lets paused requests go on after the end of the record.
   void go_on() {
     for (const SequenceId id : ids_) {
       if (id && live(id).paused) set_paused(id, false);

@@ -21,7 +21,7 @@ struct MetricInfo {
   std::string_view labels;  // names of its labels other than model_name, with commas
   std::string_view unit;    // counter, gauge: what it counts; histogram: what it observes once
   std::string_view text;    // whole sentences
-  std::string_view partly;  // how requests count that were cut, preempted, swapped, late, that left or failed
+  std::string_view partly;  // the way that cut, preempted, swapped, left, late or failed requests count
 };
 
 std::span<const MetricInfo> metric_table();

@@ -75,7 +75,7 @@ class BorderWalks {
     return static_cast<int>(at_.size()) - 1;
   }
 
-  // The next `rows` tokens, the last `right` of them as drafts, and wrong ones behind them up to `drafts`.
+  // Adds a step of the next `rows` tokens, the last `right` of them as drafts, and then wrong drafts up to `drafts`.
   void step(int walk, int rows, int drafts, int right) {
     Position& at = at_[static_cast<std::size_t>(walk)];
     rows = std::min(rows, last_ - at);

@@ -385,7 +385,7 @@ Result<LawSchedule> Checker::shrink(LawSchedule schedule, Mismatch* mismatch) {
   int runs = 0;
   for (bool smaller = options_.shrink; smaller && runs < kMaxShrinkRuns;) {
     smaller = false;
-    schedule.steps.resize(mismatch->step + 1);  // what comes later has no part in it
+    schedule.steps.resize(mismatch->step + 1);  // later steps have no part in it
     for (LawSchedule& candidate : smaller_schedules(schedule)) {
       if (++runs > kMaxShrinkRuns) break;
       SLUICE_ASSIGN_OR_RETURN(const std::optional<Mismatch> found, run(candidate));
@@ -409,7 +409,7 @@ Observer Checker::watch(const LawSchedule& schedule, const Mismatch& watched, Va
     }
     if (row < 0 || rows != total) return;
     std::span<const float> of_row{data + static_cast<std::ptrdiff_t>(row) * columns, static_cast<std::size_t>(columns)};
-    // Index scores are as wide as the longest sequence of the step needs: zeros behind a row's own.
+    // Index scores are as wide as the longest sequence of the step needs: zeros follow a row's own.
     while (!of_row.empty() && std::bit_cast<std::uint32_t>(of_row.back()) == 0)
       of_row = of_row.first(of_row.size() - 1);
     values->emplace_back(name, bit_digest(of_row));

@@ -1,5 +1,5 @@
 // check_row_law: tries random schedules on a Runner and compares, bit by bit, every row's logits with those of its
-// prompt run alone in one piece. The row law says that there is no difference.
+// prompt run alone in one piece. By the row law there is no difference.
 //
 // A schedule is a list of steps; a step runs pieces of some sequences with some number of threads. Sequences take
 // prompts from a fixed set (several may take the same one), are cut at random places, and run in random company and
@@ -77,7 +77,7 @@ class LawClock {
 Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
                                 const LawOptions& options);
 
-// check_moves: sequences that continue on another device. Two runners have the same model, one of them on the CPU; the
+// check_moves: sequences that continue on another device. Two runners have the same model, one of them on the CPU. The
 // sequences of a schedule are cut at random and moved between the two as images of the swap space, most of them several
 // times. Every row's logits must be those of its prompt alone, on the CPU in one piece, bit by bit: so the devices give
 // the same bits, and each can use the other's cached state. Thread safety: as check_row_law's, for both runners.
@@ -91,9 +91,9 @@ Result<LawReport> check_moves(Runner& runner, Runner& cpu, std::span<const std::
 // the proof: check_row_law drives the cache by schedules of its own, this one lets the real scheduler decide.
 //
 // A workload is two to eight requests (prompt, answer length, priority, choices, seed, salt, arrival and cancellation
-// by step) and options (budget, policy, chunking, mixing, thresholds, caching, forced preemption, swap space, threads,
-// and how many pages there are). Every token that is sampled, and the logits that it was sampled from, must be those of
-// the request alone, bitwise. Tokens that a request takes over from the prefix cache must have been computed under its
+// by step) and options: budget, policy, chunking, mixing, thresholds, caching, forced preemption, swap space, threads,
+// and the number of pages. Every token that is sampled, and the logits that it was sampled from, must be those of the
+// request alone, bitwise. Tokens that a request takes over from the prefix cache must have been computed under its
 // salt. After every step the audit must pass, and in the end no page, place or swap space may be in use. On a
 // difference requests are left out while it still differs. A workload is a function of (seed, its number), except for
 // the choice between swapping and computing again, which the scheduler makes by measured costs (verify/law_requests.h).

@@ -166,7 +166,7 @@ TEST(LawCheckTest, AFewSchedulesHaveEverySituation) {
   }
 }
 
-// Four brief schedules are not certain to have evictions: their few sequences may leave too little behind.
+// Four brief schedules are not certain to have evictions: their few sequences may leave too few pages.
 TEST(LawCheckTest, BriefSchedulesHaveEverySituationToo) {
   const auto prompts = brief_law_prompts(64);
   for (const Half& half : {kRows, kScheduling}) {

@@ -79,8 +79,7 @@ std::optional<Violation> WorkloadChecker::check_hit(Stepper& stepper, const Work
                                r.prompt, c.request, c.choice, r.salt, cached, common)};
 }
 
-// The draft law: what the model guesses behind the tokens of a sequence is a function of these, and of the drafts
-// before.
+// The draft law: a guess of the model after the tokens of a sequence is a function of these, and of the drafts before.
 std::optional<Violation> WorkloadChecker::check_drafts(Stepper& stepper, const ComputedStep& step) {
   for (const SequenceId id : step.sampled()) {
     if (!id || stepper.sequences()[id].source != DraftSource::kMtp) continue;

@@ -16,7 +16,7 @@ struct LawDifference {
   int prompt = 0;
   Position position = 0;
   std::string first_value;  // e.g. "layers.3.attn_o"; "logits" when nothing before them differs; "audit"
-  std::string text;         // what differs, and the smallest schedule found
+  std::string text;         // the difference, and the smallest schedule found
 };
 
 struct LawReport {
@@ -35,11 +35,11 @@ struct LawReport {
   std::int64_t aborts = 0;                  // ended before their end
   std::int64_t forgotten_spans = 0;         // wrong tokens, computed and forgotten
   std::int64_t drafts = 0;                  // rows of guessed tokens
-  std::int64_t drafts_rejected = 0;         // ... that were wrong, and given up
-  std::int64_t model_drafts = 0;            // ... that the model made, each as it does for the request alone
+  std::int64_t drafts_rejected = 0;         // ... wrong ones, given up
+  std::int64_t model_drafts = 0;            // ... the model's, each the same as for the request alone
   std::int64_t ruled = 0;                   // tokens of answers with penalties, biases or bans
-  std::int64_t constrained = 0;             // ... that a grammar binds
-  std::int64_t budgeted = 0;                // ... whose reasoning has a budget
+  std::int64_t constrained = 0;             // ... bound by a grammar
+  std::int64_t budgeted = 0;                // ... with a budget of reasoning
   std::int64_t forced = 0;                  // tokens that were the only ones allowed, computed in one span
   std::int64_t exported = 0;                // positions for which the layers' choices were compared:
   std::int64_t exported_experts = 0;        // ... experts,

@@ -148,7 +148,7 @@ class Maker {
     if (long_enough.empty()) return;
     const int prompt = long_enough[static_cast<std::size_t>(below(static_cast<int>(long_enough.size())))];
     const std::string own = one_in(2) ? "" : "own";
-    // Three answers that could go on, so that right drafts lie behind their ends.
+    // Three answers that could go on, so that right drafts reach past their ends.
     const int ends = 6 + below(7);
     add({.prompt = prompt,
          .max_tokens = ends + kMostDrafts,
@@ -160,7 +160,7 @@ class Maker {
     add({.prompt = prompt, .max_tokens = 1 + below(4), .arrives = 4 + below(4), .greedy = one_in(2), .salt = own});
   }
 
-  // Adds prompts that do not fit together: each leaves too many pages behind for the next one to have room.
+  // Adds prompts that do not fit together: each leaves too many cached pages for the next one to have room.
   bool add_strangers() {
     std::vector<int> candidates;
     for (int p = 0; p < short_prompts_; ++p) {
@@ -238,7 +238,7 @@ class Maker {
   int rows_ = 0, longest_ = 0;  // rows of all requests; of the longest
 };
 
-// Which requests are scored follows from their numbers alone, so that all else is as without.
+// Adds scores. The workload's number alone decides which requests have them, so that all else is as without.
 void add_scores(Workload& work, std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int number) {
   std::mt19937_64 random(laws.seed * 77 + static_cast<std::uint64_t>(number) * 0x2545F4914F6CDD1DU + 5);
   work.score_rows = static_cast<int>(random() % 3 == 0 ? 0 : 1 + random() % 40);
@@ -268,7 +268,7 @@ void add_bound(Workload& work, std::span<const std::vector<TokenId>> prompts, co
     WorkRequest& r = work.requests.emplace_back();
     r.prompt = short_prompts[static_cast<std::size_t>(below(static_cast<int>(short_prompts.size())))];
     r.max_tokens = tokens;
-    // Behind the two that are swapped out first.
+    // It arrives after the two that are swapped out first.
     r.arrives = (number % kLawSituations == static_cast<int>(Situation::kPreemptions) ? 16 : 4) + below(8);
     r.greedy = below(2) == 0;
     r.stays = true;
@@ -302,7 +302,7 @@ void add_bound(Workload& work, std::span<const std::vector<TokenId>> prompts, co
       break;
     case Situation::kAny: {
       if (work.options.scheduler.async_scheduling == AsyncScheduling::kOff) {
-        // Where the other situations have a step in flight, and so no drafts, or too many preemptions for any.
+        // This situation alone: the others have a step in flight, and so no drafts, or too many preemptions for any.
         work.options.speculation.speculative_adaptive = false;
         int& budget = work.options.scheduler.max_num_batched_tokens;
         budget = std::max(budget, 64);

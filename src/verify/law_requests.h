@@ -1,6 +1,6 @@
 // The workloads of check_scheduling_law: requests and scheduling options as plain values, made from a seed.
 //
-// As in law_schedule.h, a workload's number says what it has for certain (number mod kLawSituations):
+// As in law_schedule.h, a workload's number decides what it has for certain (number mod kLawSituations):
 //   0  running requests are preempted every few steps, and computed again or swapped in turn; the second one that is
 //      swapped out is cancelled while it is out
 //   1  one prompt with several sampled choices, again with another salt, and again with its own

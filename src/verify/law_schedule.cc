@@ -58,7 +58,7 @@ class ScheduleMaker {
     if (short_of_pages) schedule_.free_pages = 2 + below(3 * rows_ / (2 * kBlockTokens));
   }
 
-  // One that has something to resume behind when it is preempted within its first piece but one.
+  // Chooses one whose first piece completes a block, so that it can resume there when it is preempted.
   void choose_preempted() {
     wanted_ = {LawEvent::kDrop, LawEvent::kSwap, LawEvent::kAbort};
     const std::vector<int> long_enough = prompts_where([](int length) { return length > 2 * kBlockTokens; });
@@ -87,7 +87,7 @@ class ScheduleMaker {
     if (first_piece_[0] % kBlockTokens == 0) --first_piece_[0];  // within a page that both go on to write
   }
 
-  // Cached one after the other, until they leave more blocks behind than there are pages.
+  // Chooses prompts that are cached one after the other, until they leave more blocks than there are pages.
   bool choose_strangers() {
     std::vector<int> candidates = prompts_where([](int n) { return n > kBlockTokens && n % kBlockTokens != 0; });
     shuffle(std::span(candidates));
@@ -192,7 +192,7 @@ class ScheduleMaker {
     std::erase_if(unfinished_, [this](int s) { return left(static_cast<std::size_t>(s)) == 0; });
   }
 
-  // Some of the piece's own tokens, which are right, and others behind it, which are not.
+  // Makes drafts of some of the piece's own tokens, which are right, and of others after it, which are wrong.
   void add_drafts(std::size_t s, int rows, LawPiece* piece, int* budget) {
     if (!one_in(3) && first_piece_[s] == 0) {  // as in an answer: all but the first row are drafts
       rows = std::min(rows, 1 + below(1 + kMostDrafts));
@@ -237,7 +237,7 @@ class ScheduleMaker {
 
   void add_event(LawPiece* piece) {
     const auto s = static_cast<std::size_t>(piece->sequence);
-    // Strangers leave pages behind and hold none at the same time; branches are to part.
+    // Strangers leave cached pages and hold none at the same time; branches are to part.
     const bool no_more =
         situation_ == ScheduleSituation::kStrangers || (situation_ == ScheduleSituation::kBranches && s < 2);
     switch (below(no_more ? 4 : 7)) {

@@ -94,7 +94,7 @@ void WorkloadChecker::draw(Stepper& stepper, const Workload& work, ComputedStep&
 int WorkloadChecker::draft(SequenceId id, std::span<TokenId> to) {
   const Choice& c = live_.at(id.value);
   const WorkRequest& r = work_->requests[static_cast<std::size_t>(c.request)];
-  if (r.stays && c.constraint != nullptr) return -1;  // what its constraint forces
+  if (r.stays && c.constraint != nullptr) return -1;  // its constraint forces its drafts
   const auto& tokens = c.expected->tokens;
   const std::size_t count = 1 + drafts_() % to.size();
   std::size_t wrong = drafts_() % 2 == 0 ? drafts_() % count : count;
@@ -228,13 +228,13 @@ Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const 
   constexpr int kMostSteps = 100000;
   const bool is_asynchronous = resolve_async_scheduling(work.options, runner_.computes_later());
   int last_arrival = 0;
-  SentStep sent;  // whose tokens are on their way
+  SentStep sent;  // the step whose tokens are on their way
   for (const WorkRequest& r : work.requests) last_arrival = std::max(last_arrival, r.arrives);
   for (int step = 0; step <= last_arrival || !stepper.idle() || stepper.outstanding(); ++step) {
     if (step > kMostSteps) return internal_error("the requests do not end");
     SLUICE_RETURN_IF_ERROR(arrive(stepper, work, step));
     if (stepper.idle() && !stepper.outstanding()) continue;
-    // As where drafts pay: then all tokens are known, and there may be some.
+    // Waits as if drafts paid: then all tokens are known, and there may be drafts.
     if (work.waits_every > 0 && step % work.waits_every == 0 && stepper.outstanding()) {
       if (auto difference = take_all(stepper, work, std::exchange(sent, SentStep()))) return difference;
     }

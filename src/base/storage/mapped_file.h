@@ -82,7 +82,7 @@ class MappedFile {
   std::span<const std::byte> bytes() const {
     return mapping_ != nullptr ? mapping_->bytes() : std::span<const std::byte>();
   }
-  // As it was when the file was opened.
+  // The identity that the file had when it was opened.
   const FileIdentity& identity() const { return mapping_->identity(); }
   const std::shared_ptr<const FileMapping>& share() const { return mapping_; }
 

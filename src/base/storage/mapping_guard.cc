@@ -65,10 +65,11 @@ bool replace_by_zeros(Place& place) {
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
-// As if there were no handler of ours. The signal is blocked in here, so that a raised one comes when this returns.
+// Does what would happen without our handler. The signal is blocked in here, so that a raised one comes when this
+// returns.
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((action_before.sa_flags & SA_SIGINFO) != 0) return action_before.sa_sigaction(signal, info, context);
-  if (action_before.sa_handler == SIG_IGN && info->si_code <= 0) return;  // somebody has sent it
+  if (action_before.sa_handler == SIG_IGN && info->si_code <= 0) return;  // another process has sent it
   if (action_before.sa_handler != SIG_DFL && action_before.sa_handler != SIG_IGN) {
     return action_before.sa_handler(signal);
   }

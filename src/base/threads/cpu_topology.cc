@@ -77,7 +77,7 @@ std::vector<std::vector<int>> cpus_of_nodes(const std::string& devices) {
 
 CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices, std::span<const CpuPair> sharing) {
   struct Place {
-    int of_core = 0, of_node = 0, node = 0, cpu = 0;  // how many of its core, and of its node, come before
+    int of_core = 0, of_node = 0, node = 0, cpu = 0;  // number of earlier ones of its core, and of its node
     auto operator<=>(const Place&) const = default;
   };
   std::map<int, int> nodes;  // by processor; 0 where that is not known

@@ -65,7 +65,7 @@ std::vector<CpuPair> halves(const std::vector<std::vector<int>>& nodes, const st
   return pairs;
 }
 
-// For every processor the first behind it, in a circle, that no pattern pairs it with.
+// Pairs every processor with the next one, in a circle, that no pattern pairs it with.
 std::vector<CpuPair> strangers(const std::vector<int>& cpus, const std::set<CpuPair>& paired) {
   std::vector<CpuPair> pairs;
   for (std::size_t i = 0; i < cpus.size(); ++i) {

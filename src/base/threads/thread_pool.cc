@@ -17,7 +17,7 @@ namespace sluice {
 
 constexpr unsigned kFlush = 0x8040U;  // FTZ | DAZ
 
-// Setting the register takes some twenty cycles, so that it is left alone where it says so already.
+// Setting the register takes some twenty cycles, so it is left alone if it has the bits already.
 FlushDenormals::FlushDenormals() : saved_(_mm_getcsr()) {
   if ((saved_ & kFlush) != kFlush) _mm_setcsr(saved_ | kFlush);
 }

@@ -21,7 +21,7 @@ inline int blocks_for(std::int64_t tokens) {
 
 struct PageGeometry {
   int resume_pages = 0;     // R: window pages that resuming at a block boundary needs
-  bool has_latents = true;  // whether the layout puts anything in the latent pool
+  bool has_latents = true;  // the layout has planes in the latent pool
   bool has_windows = true;  // ... in the window pool
 
   static PageGeometry of(const CacheLayout& layout) {

@@ -33,7 +33,7 @@ class PagePool {
   int total() const { return static_cast<int>(pages_.size()); }
   int vacant() const { return vacant_.count(); }
   int cached() const { return cached_; }
-  int free() const { return vacant() + cached(); }  // that allocate() can give
+  int free() const { return vacant() + cached(); }  // pages that allocate() can give
   int used() const { return total() - free(); }
 
   // A page with one owner and no content; -1 when all are used.

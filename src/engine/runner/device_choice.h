@@ -1,4 +1,5 @@
-// Which device a model runs on (--device): where its weights, cache and tensors lie, and the table of its ops.
+// The choice of the device that a model runs on (--device): its memory holds weights, cache and tensors, and it has the
+// table of its ops.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ struct DeviceChoice {
   std::unique_ptr<Device> owned;         // null: the CPU
   const OpTable* ops = nullptr;          // null: the CPU's
   DeviceGroup* group = nullptr;          // `owned`, of several ranks; null: there is one
-  const KernelTable* kernels = nullptr;  // how its ops want weights packed; null: as those of --isa do
+  const KernelTable* kernels = nullptr;  // decides how its ops want weights packed; null: as --isa's ops
 
   Device& device() const { return owned != nullptr ? *owned : cpu_device(); }
 };

@@ -183,7 +183,7 @@ std::vector<int> processors_of_threads(const Runner& runner) {
 TEST(RunnerTest, NewThreadsOfAPinnedCallerMayRunEverywhere) {
   const auto processors = static_cast<int>(usable_cpus().size());
   if (processors < 2) GTEST_SKIP() << "one processor";
-  std::thread([processors] {  // whose processors may change
+  std::thread([processors] {  // a thread whose processors may change
     EngineSetup options = small_options();
     options.machine.threads = processors;
     auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();

@@ -49,7 +49,7 @@ class RuledTokens {
   std::unordered_map<TokenId, int> in_answer_;  // each token's count
   struct Seen {
     TokenId id = 0;
-    std::size_t first = 0;  // where it is first
+    std::size_t first = 0;  // its first place
   };
   std::vector<Seen> seen_;     // each once, in their order; with a repetition penalty
   std::vector<bool> is_seen_;  // [vocab]; the same

@@ -36,7 +36,7 @@ class Stepper;
 struct DrawnToken {
   SequenceId id;
   const SampledRow* row = nullptr;
-  const Status* bound = nullptr;  // whether what binds the answer left a token to draw
+  const Status* bound = nullptr;  // ok if rules and constraint leave a token to draw
   bool drafted = false;           // it was guessed,
   bool predicted = false;         // from the client's prediction
 };

@@ -48,7 +48,7 @@ Result<double> time_step(Runner& runner, int rows) {
   return seconds;
 }
 
-// A throw-away sequence behind whose tokens, if there are any, steps are timed again and again.
+// A throw-away sequence after whose tokens, if there are any, steps are timed again and again.
 class TimedSequence {
  public:
   static Result<TimedSequence> open(Runner& runner, clockid_t clock) {
@@ -131,7 +131,7 @@ StepTime step_time(double seconds_of_16, double seconds_of_64, int most_rows) {
 
 Result<StepTime> measure_step(Runner& runner) {
   const int most = runner.step_rows();
-  // The first pass brings pages that a page fault or a disk is behind; it counts only if it was fast all the same.
+  // The first pass may have to fetch pages by page faults or from a disk; it counts only if it was fast all the same.
   SLUICE_ASSIGN_OR_RETURN(double few, time_step(runner, kFewRows));
   constexpr double kTooLongAgain = 1.0;
   if (few > kTooLongAgain || step_time(few, 0, most).rows == most) return step_time(few, 0, most);

@@ -8,8 +8,8 @@
 //     stepper.append(sampled()[i], token), or stepper.end(sampled()[i], ...) when that was its last
 //   std::move(*step).end();                        or: draw() for each, send(), take(), append() or end(), end()
 // A span with drafts (docs/speculation.md) has a row of logits for its newest token and for each draft, and a token is
-// drawn from each; take() has those up to the first that is not its draft, in their order. end() of a sequence is
-// allowed at any time, in any state. Thread safety: one thread at a time; check() may be called from any.
+// drawn from each. take() returns these in their order, up to the first that differs from its draft. end() of a
+// sequence is allowed at any time, in any state. Thread safety: one thread at a time; check() may be called from any.
 #pragma once
 
 #include <cstdint>
@@ -58,9 +58,9 @@ class Stepper final {
   SequenceId add(NewSequence sequence);
   // Adds a sequence with the same prompt as `other`, which has no token of its answer yet.
   SequenceId add_again(SequenceId other, const SequenceAnswer& answer = {});
-  // A sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet, nor one being
-  // drawn: it shares what is cached and chooses its first token from the same row of logits. A false id if there is no
-  // place or memory for it now: use add_again() then.
+  // Adds a sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet, nor one
+  // being drawn. The new one shares the cached pages and chooses its first token from the same row of logits. Returns a
+  // false id if there is no place or memory for it now: use add_again() then.
   SequenceId fork(SequenceId parent, const SequenceAnswer& answer = {});
   void end(SequenceId id);
   // Pauses a sequence between two steps, or lets it go on. No rows of a paused sequence are computed. It keeps its
@@ -83,7 +83,7 @@ class Stepper final {
   void draft_by(Drafter drafter) { drafter_ = std::move(drafter); }
   bool outstanding() const { return runner_->draws_outstanding(); }  // a send() without its take()
   std::span<const SequenceId> failed() const { return failed_; }     // false: ended since
-  const StepPlan& plan() const { return plan_; }                     // what the last step() did
+  const StepPlan& plan() const { return plan_; }                     // the plan of the last step
 
   // True if only paused sequences are left; tokens may still be on their way.
   bool idle() const { return counts().idle(); }

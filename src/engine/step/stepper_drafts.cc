@@ -79,7 +79,7 @@ void Stepper::offer_copies(SequenceId id) {
   if (drafts > 0) offer_proposal(id, source, drafts);
 }
 
-// Where a token is on its way, the first one of the proposal is a guess at that.
+// If a token is on its way, the first one of the proposal is a guess at that token.
 void Stepper::offer_proposal(SequenceId id, DraftSource source, int tokens) {
   LiveSequence& s = sequence(id);
   const bool predicted = s.draw >= 0;

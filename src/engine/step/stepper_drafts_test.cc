@@ -1,5 +1,5 @@
-// Which drafts a stepper offers and how it decides to wait for tokens, on a device whose steps begin before the tokens
-// of those before are known. None of it changes an answer, so only this sees it.
+// Tests of the drafts that a stepper offers and of its decision to wait for tokens, on a device whose steps begin
+// before the previous tokens are known. None of it changes an answer, so only these tests see it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ class Ahead {
     }
   }
 
-  // As the engine does it (step_loop.cc). Whether it waited.
+  // Makes a step as the engine does (step_loop.cc). Returns whether it waited.
   bool step() {
     bool waited = false;
     if (stepper_->outstanding() && stepper_->wants_tokens()) take(), waited = true;
@@ -113,7 +113,7 @@ class Ahead {
   Cost cost_;
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Stepper> stepper_;
-  SentStep sent_;  // whose tokens are on their way
+  SentStep sent_;  // the step whose tokens are on their way
   int drafting_ = 0;
 };
 
@@ -156,16 +156,15 @@ TEST(StepperDraftsTest, WhatWasPredictedIsComparedOnce) {
   EXPECT_GT(ahead.drafts().accepted_tokens - before, 16U * 60);
 }
 
-// A copy that ends with the token that is on its way leaves nothing to draft behind it.
+// A copy that ends with the token that is on its way leaves nothing to draft after it.
 TEST(StepperDraftsTest, ACopyOfTheTokenOnItsWayAloneIsNotWaitedFor) {
   Ahead ahead(1);
   ahead.draft_by([](int next) { return next % 2; }, always);
   EXPECT_EQ(ahead.waits(100), 0);
 }
 
-// Drafts behind the token on its way are as likely as the second, not as the first: of copies whose first token alone
-// is right nothing is expected there. They have drafts from one step without them to the next, and are then tried
-// again.
+// Drafts after the token on its way are as likely as the second draft, not as the first: copies whose first token alone
+// is right promise nothing there. They have drafts from one step without them to the next, and are then tried again.
 TEST(StepperDraftsTest, WhatIsPredictedIsAsLikelyAsWhatFollows) {
   Ahead ahead(1);
   ahead.draft_by(many, [](int next, int at) { return at == next; });

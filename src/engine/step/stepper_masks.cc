@@ -1,5 +1,5 @@
-// Stepper: which tokens may be drawn, by constraints and rules, for the newest token of a sequence and behind each of
-// its drafts.
+// Stepper: masks of the tokens that may be drawn, by constraints and rules, after the newest token of a sequence and
+// after each of its drafts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,8 +43,8 @@ void Stepper::make_masks() {
   for (int i = 0; i < count; ++i) make(i, 0);
 }
 
-// As if the drafts were its tokens, which are taken back again. Behind one that is not allowed, and so is not drawn,
-// the rows are in vain.
+// Masks the rows as if the drafts were its tokens, and then takes these back. Rows after a draft that is not allowed,
+// and so is not drawn, are in vain.
 void Stepper::mask(const Masked& masked) {
   LiveSequence& s = sequence(masked.id);
   const SequenceAnswer& answer = s.answer;

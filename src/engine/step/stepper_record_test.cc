@@ -97,7 +97,7 @@ class RecordedSchedule {
   void step() {
     const EngineStats before = stage_.stats();
     const std::map<std::int32_t, std::uint32_t> numbers = numbers_;
-    // As the sequences are at the plan: Stage ends those that are complete.
+    // Takes the sequences as they are at the plan: Stage ends complete ones.
     Result<ComputedStep> step = stepper().begin().commit();
     ASSERT_TRUE(step.ok());
     const StepPlan plan = stepper().plan();
@@ -228,7 +228,7 @@ class RecordedSchedule {
   EngineSetup stepper_options_;
   StepRecorder recorder_;
   Stage stage_;
-  std::map<std::string, SequenceId> ids_;  // that live
+  std::map<std::string, SequenceId> ids_;  // live sequences
   std::map<std::int32_t, std::uint32_t> numbers_;
   std::set<SequenceId> paused_;
   std::vector<std::pair<std::uint32_t, bool>> told_;  // pauses, since the last record: whose, and whether it goes on

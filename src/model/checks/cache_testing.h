@@ -49,8 +49,8 @@ class TestSequence {
   // Runs the next rows through the model; returns logits [wanted rows, vocab] of the given row offsets in `ids`.
   std::vector<float> run(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
                          const Observer* observer = nullptr);
-  // Drafts behind the newest token ids[0], in slots that later rows use again: row d of the logits [ids, vocab] is the
-  // guess at the token behind ids[d], the last of them the only one that is not given.
+  // Drafts after the newest token ids[0], in slots that later rows use again. Row d of the logits [ids, vocab] is the
+  // guess at the token after ids[d]; only the last guess has no given token.
   std::vector<float> draft(Model& model, const Exec& exec, std::span<const TokenId> ids,
                            const Observer* observer = nullptr);
   BatchSpan next_rows(int rows) const;

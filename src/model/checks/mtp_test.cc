@@ -109,7 +109,7 @@ class MtpTest : public ::testing::TestWithParam<Case> {
   std::vector<TokenId> ids_;
 };
 
-// Also with drafts in between, of tokens that do not stay.
+// This holds also with drafts in between, on tokens that do not stay.
 TEST_P(MtpTest, KeysAndResidualDoNotDependOnHowThePromptWasCut) {
   const auto expected = state_of(computed(kTokens, kTokens));
   EXPECT_GT(expected.size(), std::size_t{kTokens} * 128);

@@ -171,7 +171,7 @@ class Reference : ReferenceModel {
     return sum;
   }
 
-  // Softmax over all, the best, divided by their sum if the config says so.
+  // The best experts by a softmax over all, divided by their sum if the config asks for it.
   Routes route(const std::string& name, const Row& x) const {
     const Row score = project({x}, name + "gate.weight")[0];
     double z = 0, sum = 0;

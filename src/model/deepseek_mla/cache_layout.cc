@@ -56,8 +56,8 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
   return layout;
 }
 
-// As official inference caches: bf16 latents, but with an indexer (V3.2) FP8 latents and FP8 index keys, which the
-// model was trained with, whatever its weights are.
+// The types in which official inference caches: bf16 latents, but with an indexer (V3.2) FP8 latents and FP8 index
+// keys. The model was trained with these, whatever its weights are.
 CacheTypes cache_types(const ModelConfig& config) {
   CacheTypes types{.kv = RowCodec::kBf16};
   types.kv_codecs.push_back(RowCodec::kMlaFp8);

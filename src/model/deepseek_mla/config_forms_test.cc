@@ -15,7 +15,7 @@ std::string oracle(const std::string& kind) {
   return test_data_dir() + "/oracles/" + kind;
 }
 
-// From the newer form, in which the oracles are.
+// Makes the official form from the newer one, which the oracles have.
 void make_official(json::object& config) {
   config["torch_dtype"] = config["dtype"];
   json::object scaling = config["rope_parameters"].as_object();

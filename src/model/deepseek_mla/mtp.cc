@@ -59,7 +59,7 @@ void DeepSeekMla::draft(const Exec& exec, const StepTables& tables, const CacheV
     previous_rows(exec, committed);
     enter_mtp(step, committed.y);
   } else {
-    enter_mtp(step, residual_.last_normed(step.rows()));  // what the depth before left
+    enter_mtp(step, residual_.last_normed(step.rows()));  // the result of the previous depth
   }
   block(step, mtp_index());
   residual_.logits(step, weights_.mtp.front().norm, weights_.mtp.front().head, logits);

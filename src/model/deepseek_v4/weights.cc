@@ -211,7 +211,7 @@ class TableBuilder {
                       false,
                       true});
     group_.clear();
-    // Every row leaves its key, whatever comes behind that is for drafted rows.
+    // Every row leaves its key; everything after that is for drafted rows.
     const auto of_key = [&](const WeightSpec& spec) {
       const std::string& found = spec.names.front().name;
       const auto is = [&](const char* part) { return found.starts_with(prefix + part); };

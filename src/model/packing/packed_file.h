@@ -75,7 +75,7 @@ class PackedFileWriter {
   std::vector<std::uint64_t> checksums_;
 };
 
-// Removes a file left behind by a writer that no longer exists.
+// Removes a file that a writer left unfinished and that no writer locks any more.
 void remove_abandoned_packed_file(const std::string& making);
 
 }  // namespace sluice

@@ -19,7 +19,7 @@ bool ends_with_any(std::string_view name, std::span<const std::string_view> endi
   return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// The number behind `before` ("layers."), where `before` begins a part of the name; none for other names.
+// The number after `before` ("layers."), if `before` begins a part of the name; none for other names.
 std::optional<int> number_behind(std::string_view name, std::string_view before) {
   for (std::size_t at = name.find(before); at != std::string_view::npos; at = name.find(before, at + 1)) {
     if (at > 0 && name[at - 1] != '.') continue;
@@ -58,7 +58,7 @@ bool is_cache_scale(std::string_view name) {
   return contains(name, "attn") && ends_with_any(name, kScales);
 }
 
-// Whether a layer of this number is one for multi-token prediction: it joins the token and the hidden state.
+// Returns whether a layer of this number is one for multi-token prediction: it joins the token and the hidden state.
 bool predicts(const Checkpoint& checkpoint, int layer) {
   return checkpoint.find(fmt::format("model.layers.{}.eh_proj.weight", layer)) != nullptr ||
          checkpoint.find(fmt::format("blk.{}.nextn.eh_proj.weight", layer)) != nullptr;

@@ -77,7 +77,7 @@ class Loader {
     WeightView view;
     view.out = static_cast<int>(name.transposed ? spec.shape[1] : share.count);
     view.in = static_cast<int>(spec.shape[name.transposed ? 0 : 1]);
-    WeightPacker::MakeValues decode;  // what makes the view's values, unless they are the checkpoint's
+    WeightPacker::MakeValues decode;  // makes the view's values, unless they are the checkpoint's
     if (spec.share.count > 0) {
       view.first_out = static_cast<int>(share.first), view.whole_out = static_cast<int>(spec.shape.front());
     }
@@ -185,7 +185,7 @@ class Loader {
     return {};
   }
 
-  // Whether the kernels cannot read the tensor as it is stored, but f32 can hold it.
+  // Returns whether the kernels cannot read the tensor as it is stored, but f32 can hold it.
   static bool needs_decoding(const TensorView& tensor) {
     return tensor.rows != nullptr ||
            (has_float_rows(tensor) && tensor.dtype != DType::kF32 && tensor.dtype != DType::kBF16);
@@ -313,7 +313,7 @@ class Loader {
     return {};
   }
 
-  // As f32, made once for all views of a tensor.
+  // The scales as f32, made once for all views of a tensor.
   const std::byte* widened(const TensorView& scales) {
     const std::byte*& kept = widened_[&scales];
     if (kept == nullptr) {

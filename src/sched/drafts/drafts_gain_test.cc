@@ -166,8 +166,8 @@ Gain gain(const Times& start, int sequences, double noise, std::mt19937& random,
   return gain;
 }
 
-// Whether the start measured rightly, said that rows cost half of what they do, or twice that, and whether steps take
-// what they should or other programs disturb them.
+// Drafts pay if the measurements at the start were right, and also if they gave half or twice the real cost of rows.
+// They pay with undisturbed steps, and with other programs running.
 TEST(DraftsGainTest, DraftsArePaidForWhateverTheStartMeasured) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);

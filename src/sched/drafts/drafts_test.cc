@@ -69,7 +69,7 @@ TEST(DraftsTest, StepsThatTakeLongerCount) {
   }
 }
 
-// Where all steps take longer for a while, those with drafts that were quicker are not compared with them.
+// If all steps take longer for a while, earlier quicker steps with drafts are not compared with them.
 TEST(DraftsTest, SlowTimesMakeNoneCheaper) {
   Drafting drafting(cost(0.4), 1);
   int drafts_then = 0;
@@ -200,7 +200,7 @@ TEST(DraftsTest, ANewSequenceLearnsQuicklyThatItDiffers) {
   EXPECT_LE(DraftRecord::chance(others.levels(DraftSource::kMtp)[0]), 0.25);
 }
 
-// Where a second draft is never right, the first still is.
+// If a second draft is never right, the first still pays.
 TEST(DraftsTest, TheFirstDraftIsJudgedByItself) {
   Drafting drafting(cost(0.5), 1);
   int drafts = 0;

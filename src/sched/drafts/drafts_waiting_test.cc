@@ -1,4 +1,4 @@
-// Whether drafts are worth a wait for tokens that are on their way.
+// Tests whether drafts are worth a wait for tokens that are on their way.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -157,7 +157,7 @@ TEST(DraftsWaitingTest, OfManySequencesDraftsHaveToGainMore) {
   EXPECT_TRUE(pays(64, DraftSource::kMtp));         // 1.56, 1.38 are asked
 }
 
-// Also of those that come later.
+// The rate is also expected of later sequences.
 TEST(DraftsWaitingTest, WhatWasPredictedIsExpectedOfOthers) {
   for (const bool right : {true, false}) {
     Drafting one(waits(0.1), 1);

@@ -22,7 +22,7 @@ class CopiedDrafts {
 
   struct Match {
     int length = 0;       // tokens of the suffix; 0: there is none
-    std::int32_t at = 0;  // where the text after it begins, for copy()
+    std::int32_t at = 0;  // the place where the text after it begins, for copy()
     bool skips = false;   // the suffix ends before the last token, where the prediction has another
   };
 
