@@ -21,7 +21,7 @@ enum class Fault {
   kFutureEntries,      // rows of a span of few rows see the compressed entries that its last row completes
   kTokenAfterEnd,      // drafts that were right are delivered after the token that ends the sequence
   kForgottenResidual,  // a drafting layer's state is not carried from one pass to the next
-  kRowsAtResidual,     // its rows lie at the slot of the state that they are made of, not of the token
+  kRowsAtResidual,     // its rows lie at the slot of the state that they come from, not at the token's
 };
 
 const char* name(Fault fault);

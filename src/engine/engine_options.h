@@ -1,4 +1,4 @@
-// Checks of EngineSetup that need no model, and the values for which "0" stands.
+// Checks of EngineSetup that need no model, and the values that "0" stands for.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ int most_drafts(const EngineSetup& options);
 Status check_unchunked(const EngineSetup& options, int max_model_len, const PageGeometry& geometry,
                        const MemoryPlan& plan);
 
-// Rows of one step, at most; 0: `unset`, which a runner lowers to what takes under a second (step_time.h).
+// The most rows of one step; 0: `unset`, which a runner lowers to the rows that take under a second (step_time.h).
 int resolve_step_rows(const EngineSetup& options, int unset = kMostStepRows);
 int resolve_threads(const EngineSetup& options);                  // 0: one per usable core
 std::size_t resolve_kv_cache_memory(const EngineSetup& options);  // 0: a quarter of the usable memory

@@ -23,8 +23,8 @@ struct DeviceChoice {
 };
 
 // Opens a device, or those of a group, by a backend's name (kernels/device/backend.h); auto is the first device that is
-// present and opens, else the CPU. The backend says what the profile means on it, and tests that here. Errors:
-// kInvalidArgument for another name, and for a device that has not the profile; those of the backend.
+// present and opens, else the CPU. The backend defines the meaning of the profile on it, and checks it here. Errors:
+// kInvalidArgument for another name, and for a device that does not have the profile; and the backend's own.
 Result<DeviceChoice> choose_device(const MachineOptions& options, const NumericsOptions& numerics);
 
 }  // namespace sluice

@@ -1,10 +1,10 @@
 // Llama, Mistral, Qwen2, Qwen3 and Qwen3-MoE: grouped-query attention and a SwiGLU or a mixture of experts between RMS
 // norms.
 //
-// The families differ in what their configs switch on: biases, norms of queries and keys, a sliding window on some
-// layers, scaled rotary frequencies, experts, a head that is the embedding. A cached row is one head's key, then its
-// value; layers with a window keep theirs in Window planes, which do not grow with the context. forward() reads top to
-// bottom; attention.cc is the other half.
+// The families differ in the options that their configs switch on: biases, norms of queries and keys, a sliding window
+// on some layers, scaled rotary frequencies, experts, a head that is the embedding. A cached row is one head's key,
+// then its value; layers with a window keep theirs in Window planes, which do not grow with the context. forward()
+// reads top to bottom; attention.cc is the other half.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // WeightPacker: brings the weights of a model into the form that its kernels want.
 //
 // Weights are collected first; their packed form is one piece of memory: the mapping of a file that an earlier start
-// kept (model/packing/pack_cache.h), or made now and kept for the next start. docs/loading.md tells the whole story.
-// Thread safety: one thread; it uses exec's pool.
+// kept (model/packing/pack_cache.h), or made now and kept for the next start. docs/loading.md describes it. Thread
+// safety: one thread; it uses exec's pool.
 #pragma once
 
 #include <functional>

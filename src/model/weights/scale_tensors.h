@@ -1,5 +1,5 @@
-// The scale tensors of weights that are quantised in blocks (WeightFormat): their shapes, and their values where files
-// hold these as half floats. Thread safety: pure functions.
+// The scale tensors of weights that are quantised in blocks (WeightFormat): their shapes, and their values if files
+// hold them as half floats. Thread safety: pure functions.
 #pragma once
 
 #include <cstdint>
