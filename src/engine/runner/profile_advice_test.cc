@@ -29,7 +29,7 @@ std::string advice(const std::vector<BoundWeight>& weights, const Peaks& peaks, 
 
 TEST(ProfileAdvice, SaysBothPeaksAndWhatToExpect) {
   EXPECT_THAT(advice({kFp8}, kXeon), AllOf(HasSubstr("2900 GFLOP/s on AMX tiles, 175 as"),
-                                           HasSubstr("tiles is expected to read prompts 6.4 times")));
+                                           HasSubstr("--profile amx is expected to read prompts 6.4 times")));
   EXPECT_THAT(advice({kMxfp4}, kXeon), HasSubstr("2900 GFLOP/s on AMX tiles, 620 as"));
 }
 

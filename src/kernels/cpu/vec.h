@@ -1,4 +1,4 @@
-// The vectors of the target: F32x16, I32x16, Mask16 and what is done with them.
+// The vectors of the target: F32x16, I32x16, Mask16 and their operations.
 #pragma once
 
 #include "kernels/cpu/target.h"

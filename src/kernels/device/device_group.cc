@@ -119,7 +119,7 @@ Result<DeviceMemory> DeviceGroup::map(std::size_t bytes, std::string_view what) 
 }
 
 void DeviceGroup::unmap(std::byte* data, std::size_t /*bytes*/) {
-  wait();  // of all ranks, before the first one's memory goes
+  wait();  // until all ranks are done, before the first one's memory goes
   maps_.erase(data);
 }
 
@@ -189,7 +189,7 @@ void DeviceGroup::end_batch() {
   for (const auto& device : devices_) device->end_batch();
 }
 
-// A rank whose device failed is one that the others wait for in vain: then both are said.
+// If a rank's device failed, the others wait for it in vain: then the status gives both reasons.
 Status DeviceGroup::status() const {
   const Status met = exchange_->status();
   for (std::size_t rank = 0; rank < devices_.size(); ++rank) {

@@ -41,7 +41,7 @@ class DeviceGroupTest : public ::testing::Test {
   static T* in(const DeviceMemory& memory) {
     return reinterpret_cast<T*>(memory.data());
   }
-  // What lies in a rank's memory.
+  // Reads the bytes of a rank's memory.
   template <class T>
   std::vector<T> of(int rank, const DeviceMemory& memory) {
     std::vector<T> values(memory.size() / sizeof(T));
@@ -115,7 +115,7 @@ TEST_F(DeviceGroupTest, MembersHaveBytesOfTheirOwnAndTheGroupThoseOfTheFirst) {
   EXPECT_EQ(value, 10);
 }
 
-// The ranks wait for each other within their calls, and those of rank 0 may use the group.
+// The ranks wait for each other within their calls, and rank 0's call may use the group.
 TEST_F(DeviceGroupTest, EachCallsForAllRanksAtOnce) {
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed_);
   const DeviceMemory memory = map(sizeof(int));
@@ -136,7 +136,7 @@ TEST_F(DeviceGroupTest, EachCallsForAllRanksAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Ops of ranks gather: what a rank enqueues may wait for what others enqueue.
+// Ops of ranks gather: ops that one rank enqueues may wait for ops that others enqueue.
 TEST_F(DeviceGroupTest, OpsOfRanksMeet) {
   constexpr int kShare = 32;
   const DeviceMemory from = map(kShare * sizeof(float)), to = map(kRanks * kShare * sizeof(float));
@@ -160,7 +160,7 @@ TEST_F(DeviceGroupTest, OpsOfRanksMeet) {
 TEST_F(DeviceGroupTest, TokensAreDrawnAndTakenByEveryRank) {
   std::vector<float> logits(2 * kVocab, 0.0F);
   logits[5] = 3.0F, logits[7] = 2.0F, logits[kVocab + 9] = 1.0F;
-  const std::vector<std::uint32_t> masks{~(1U << 5), ~0U, ~0U};  // of all ids but 5
+  const std::vector<std::uint32_t> masks{~(1U << 5), ~0U, ~0U};  // all ids but 5
   std::vector<SampleRow> params(3);
   params[0] = {.row = 0, .temperature = 0.0F, .slot = 1};
   params[1] = {.row = 0, .temperature = 0.0F, .mask = 0, .slot = 2};

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// table: kF32, kBf16 or kCodes [vocab, dim], read where it lies (a huge table is never packed). ids in [0, vocab). out
-// [rows, copies, dim].
+// The table is kF32, kBf16 or kCodes, [vocab, dim], and is read where it lies (a huge table is never packed). ids are
+// in [0, vocab). out is [rows, copies, dim].
 struct EmbedArgs {
   std::span<const TokenId> ids;
   const WeightView* table = nullptr;

@@ -28,7 +28,7 @@ inline float lanes16_dot(const float* a, const float* b, int n) {
   return tree_sum(lanes);
 }
 
-// The same with the second half of each 32 before the first.
+// The same, but the second half of each 32 comes before the first.
 inline float lanes16_dot_of_pairs(const float* a, const float* b, int n) {
   Lanes16 lanes{};
   for (int base = 0; base < n; base += 32) {

@@ -7,7 +7,8 @@
 
 namespace sluice {
 
-// Outputs [begin, end) of y[0..rows). x is in the form that the weight multiplies, and the weight is not packed.
+// Computes outputs [begin, end) of y[0..rows). x is in the form that the weight multiplies, and the weight is not
+// packed.
 void scalar_linear(const LinearJob& job, int rows, int begin, int end);
 void activation_scalar(const ActivationArgs& args, int begin, int end);
 

@@ -17,9 +17,9 @@ class InputForms {
   InputForms(std::initializer_list<InputForm> forms) {
     for (const InputForm form : forms) add(form);
   }
-  // Those that weights may multiply in a profile that wants `inputs` (input_form() of kernels/ops/linear.h).
+  // The forms that weights may multiply in a profile that wants `inputs` (input_form() of kernels/ops/linear.h).
   static InputForms of_profile(InputForm inputs) {
-    if (inputs == InputForm::kFp8Blocks) return {InputForm::kFp8, InputForm::kBf16};  // and floats
+    if (inputs == InputForm::kFp8Blocks) return {InputForm::kFp8, InputForm::kBf16};  // and kF32, which all rows have
     const bool some_take_others = inputs == InputForm::kInt8 || inputs == InputForm::kTiles;
     return some_take_others ? InputForms{inputs, InputForm::kBf16} : InputForms{inputs};
   }
@@ -28,7 +28,7 @@ class InputForms {
     has_[static_cast<std::size_t>(form)] = true;
     return *this;
   }
-  // Of a weight; one that does not exist multiplies nothing.
+  // Adds the form of a weight; a weight that does not exist multiplies nothing.
   InputForms& add(const LinearWeight& weight) { return weight.out() > 0 ? add(weight.input_form()) : *this; }
   bool has(InputForm form) const { return has_[static_cast<std::size_t>(form)]; }
 
@@ -38,7 +38,7 @@ class InputForms {
 
 inline constexpr std::array kPreparedForms = {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8, InputForm::kTiles};
 
-// Rows without the first `first`.
+// The rows without the first `first`.
 inline Rows rows_from(Rows rows, int first) {
   rows.values += first * rows.ld;
   for (const InputForm form : kPreparedForms) {

@@ -1,5 +1,5 @@
-// The two products of attention in register tiles over sixteen lanes V: queries with keys along the dims (each of them
-// one lanes16), and weights with values along the keys (each dim one chain). Keys are given by pointer.
+// The two products of attention in register tiles over sixteen lanes V: queries with keys along the dims (each is one
+// lanes16), and weights with values along the keys (each dim is one chain). Keys are given by pointer.
 //
 // A Products says what a row of keys or queries is and how they meet:
 //   Cell, kStep (dims of a vector of cells), kPairs (whether it is AttendArgs::bf16's order), kDotHeads, kValueHeads,
@@ -31,7 +31,7 @@ struct FloatProducts {
   static constexpr int kLeastValueVectors = 1;
 
   [[gnu::always_inline]] static int cells(int dims) { return (dims + kStep - 1) / kStep * kStep; }
-  // No power of two, so that a column of decoded rows does not fall into a few sets of the cache.
+  // The stride is no power of two, so that a column of decoded rows does not fall into a few sets of the cache.
   [[gnu::always_inline]] static std::ptrdiff_t stride(int dims) { return cells(dims) + 16; }
 
   [[gnu::always_inline]] static const float* key(const RowFormat& format, RowRef row, float* into, float*) {
@@ -126,8 +126,8 @@ template <class V, class Products>
   }
 }
 
-// For every tile of H heads and `dims` values, those from `offset` on of each key: use(head, d, number of dims left
-// from d on, the chain's 16 values).
+// Calls use(head, d, number of dims left from d on, the chain's 16 values) for every tile of H heads and `dims` values,
+// those from `offset` on of each key.
 template <class V, class Products, int H, class Use>
 [[gnu::always_inline]] inline void weighted_values_of_heads(const float* weights, std::ptrdiff_t stride, int head,
                                                             const typename Products::Cell* const* keys, int first,

@@ -8,7 +8,7 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// Of value(0) to value(31).
+// Quantises value(0) to value(31).
 template <class Value>
 SLUICE_DEVICE void quantize_block(const Team<16>& team, const Value& value, QuantizedBlock& to) {
   PerThread<float, 16> values[2], largest, lower, upper;

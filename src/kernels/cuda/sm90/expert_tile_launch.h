@@ -6,7 +6,7 @@
 
 namespace sluice::cuda_sm90 {
 
-// kStrips: of a warp. kRows: the sizes of groups that there are kernels for.
+// kStrips: strips of a warp. kRows: the sizes of groups that there are kernels for.
 template <StripKind kKind, int kStrips, int... kRows>
 void launch_expert_tiles(const Exec& exec, const ExpertTiles& of) {
   const auto tiles = [&](const StripProduct& product, int strips) {
