@@ -25,7 +25,7 @@ struct ByteRange {
 
 struct MarkedText {
   std::string bytes = {};
-  std::vector<ByteRange> clients = {};  // what clients wrote: ascending, not touching, none empty
+  std::vector<ByteRange> clients = {};  // ranges that clients wrote: ascending, not touching, none empty
 
   bool operator==(const MarkedText&) const = default;
   std::size_t size() const { return bytes.size(); }
@@ -51,7 +51,7 @@ struct MarkedText {
   }
   MarkedText& add(const MarkedText& text) { return part(text.bytes, text.clients, 0, text.size()); }
 
-  // Whether no byte of [begin, end) is a client's.
+  // Returns whether no byte of [begin, end) is a client's.
   bool is_own(std::size_t begin, std::size_t end) const {
     const auto range = std::ranges::partition_point(clients, [&](const ByteRange& r) { return r.end <= begin; });
     return range == clients.end() || range->begin >= end;

@@ -1,4 +1,4 @@
-// The words of the engine's options (base/option_words.h): flags take them, messages and reports say them.
+// The words of the engine's options (base/option_words.h), for flags, messages and reports.
 #pragma once
 
 #include <span>

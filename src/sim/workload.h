@@ -30,7 +30,7 @@ struct WorkloadOptions {
   std::string name = "default";
   int requests = 10000;
   double rate = 1;                      // > 0
-  int mean_input = 0, mean_output = 0;  // 0: the workload's own. Of default, and of the equal requests of bulk
+  int mean_input = 0, mean_output = 0;  // 0: the workload's own. Only for default, and for bulk's equal requests
   std::uint64_t seed = 0;
 };
 

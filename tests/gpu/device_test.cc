@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "gpu_testing.h"
 #include "kernels/tests/op_testing.h"
@@ -166,6 +167,21 @@ TEST(GpuDevice, WaitingForAMarkBringsWhatWasDownloadedBeforeIt) {
   for (int i = 0; i < kTurns; ++i) ASSERT_EQ(found[static_cast<std::size_t>(i)], static_cast<std::byte>(i % 200)) << i;
 }
 
+TEST(GpuDevice, WaitingMayWatchOtherDevices) {
+  const DeviceMemory memory = gpu().map(1 << 20, "a test").value();
+  for (int turn = 0; turn < 20; ++turn) {
+    std::byte found{};
+    for (int i = 0; i < 50; ++i) gpu().fill(memory.data(), static_cast<std::byte>(turn + 1), 1 << 20);
+    gpu().download({&found, memory.data(), 1});
+    int watched = 0;
+    gpu().wait_watching(gpu().mark(), [&] { ++watched; });
+    EXPECT_EQ(found, static_cast<std::byte>(turn + 1));
+    gpu().note_failure();
+    EXPECT_TRUE(gpu().status().ok());
+    if (turn == 0) std::printf("watched %d times\n", watched);
+  }
+}
+
 TEST(GpuDevice, SaysWhatIsMissing) {
   const auto none = open_cuda_device(1000);
   EXPECT_EQ(none.status().code(), StatusCode::kInvalidArgument);
@@ -186,10 +202,17 @@ TEST(GpuFault, AKernelThatFailsIsAStatusAndNothingArrives) {
   gpu().upload({memory.data(), bytes, memory.size()});
   gpu().wait();
   ASSERT_TRUE(gpu().status().ok());
+  int told = 0;
+  gpu().join([&](const Status&) { ++told; });
   gpu().plant_fault();
   gpu().download({reinterpret_cast<std::byte*>(found.data()), memory.data(), memory.size()});
+  const auto begin = std::chrono::steady_clock::now();
+  while (gpu().status().ok() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(5))
+    gpu().note_failure();
+  EXPECT_EQ(gpu().status().code(), StatusCode::kInternal) << "found without waiting";
   gpu().wait();
-  EXPECT_EQ(gpu().status().code(), StatusCode::kInternal);
+  EXPECT_EQ(told, 1);
+  gpu().join({});
   std::printf("%s\n", gpu().status().message().c_str());
   for (const float value : found) EXPECT_NE(value, value);
   // Nothing more is done, and no call waits for it.

@@ -55,6 +55,12 @@ struct Queue {
       works.pop_front();
     }
   }
+  // Does one piece of work. "Not ready" as long as fewer than `count` are done.
+  cudaError_t query(std::size_t count) {
+    const std::scoped_lock lock(mutex);
+    if (done < count) do_until_locked(done + 1);
+    return fake_cuda().failed ? cudaErrorLaunchFailure : done < count ? cudaErrorNotReady : cudaSuccess;
+  }
   cudaError_t enqueue(std::function<void()> work) {
     const std::scoped_lock lock(mutex);
     static std::minstd_rand random(fake_cuda().seed);
@@ -181,6 +187,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t) {
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
   queue().do_all();
   return queue().error();
+}
+cudaError_t cudaStreamQuery(cudaStream_t) {
+  return queue().query(queue().enqueued_now());
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return queue().query(event->recorded);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new CUevent_st;

@@ -1,4 +1,4 @@
-// Where the program keeps what it can make or download again: $XDG_CACHE_HOME/sluice, or ~/.cache/sluice.
+// The folder for files that the program can make or download again: $XDG_CACHE_HOME/sluice, or ~/.cache/sluice.
 #pragma once
 
 #include <filesystem>

@@ -43,7 +43,7 @@ class KeepDenormals {
 
 class ThreadPool {
  public:
-  // `threads` >= 1, the caller included: ThreadPool(1) starts none.
+  // `threads` >= 1 includes the caller: ThreadPool(1) starts none.
   explicit ThreadPool(int threads);
   ~ThreadPool();
 
@@ -55,7 +55,7 @@ class ThreadPool {
   // done. `thread` in [0, threads()) names the scratch memory that the call may use. tile must not throw.
   void run(int tiles, const std::function<void(int tile, int thread)>& tile);
 
-  // From now on `meter` is told of every run(); null: none. It must outlive that.
+  // From now on `meter` is notified of every run(); null: none. It must outlive the pool's runs.
   void watch(PoolMeter* meter) { meter_ = meter; }
   PoolMeter* meter() const { return meter_; }
 

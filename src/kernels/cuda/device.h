@@ -49,13 +49,9 @@ class CudaDevice : public Device {
   // Allows or forbids to start batches as graphs (kernels/cuda/runtime/launch_graphs.h), which changes no bit.
   virtual void start_as_graphs(bool graphs) = 0;
   virtual std::size_t graph_starts() const = 0;  // batches that were started as graphs
-  // The group whose rank the device is. status() is the group's as long as the device itself is well, and `failed`
-  // notifies the group once that it is not. Empty: alone.
-  struct Group {
-    std::function<Status()> status;
-    std::function<void(const Status& why)> failed;
-  };
-  virtual void join(Group group) = 0;
+  // Makes the device a rank of a group, which `failed` notifies once that the device has failed. Null: it is alone
+  // again.
+  virtual void join(std::function<void(const Status& why)> failed) = 0;
   // For tests: false starts kernels as if none could start early (kernels/cuda/launch.h).
   virtual void start_kernels_early(bool early) = 0;
   // For tests: enqueues a kernel that fails.

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -104,6 +105,10 @@ class Device {
   using Mark = std::uint64_t;
   virtual Mark mark() { return 0; }
   virtual void wait_for(Mark /*mark*/) { wait(); }
+  // As wait_for(); a device that can fail by itself calls `watch` again and again meanwhile.
+  virtual void wait_watching(Mark mark, const std::function<void()>& /*watch*/) { wait_for(mark); }
+  // Asks the device, without waiting, whether something that was enqueued went wrong; status() tells.
+  virtual void note_failure() {}
 
   void copy(const ByteMove& move) { copy_all({&move, 1}); }
   void upload(const ByteMove& move) { upload_all({&move, 1}); }

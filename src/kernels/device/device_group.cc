@@ -165,7 +165,15 @@ void DeviceGroup::wait() {
   if (in_each_) return devices_.front()->wait();
   std::vector<Mark> marks;
   for (const auto& device : devices_) marks.push_back(device->mark());
-  for (std::size_t rank = 0; rank < marks.size(); ++rank) devices_[rank]->wait_for(marks[rank]);
+  wait_for(marks.front());
+  for (std::size_t rank = 1; rank < marks.size(); ++rank) devices_[rank]->wait_for(marks[rank]);
+}
+
+void DeviceGroup::wait_for(Mark mark) {
+  if (in_each_) return devices_.front()->wait_for(mark);
+  devices_.front()->wait_watching(mark, [this] {
+    for (int rank = 1; rank < ranks(); ++rank) device(rank).note_failure();
+  });
 }
 
 Device::Mark DeviceGroup::mark() {

@@ -9,7 +9,8 @@
 // Ops belong to a rank: every rank does those of ops() with its own addresses. A model has a part for each
 // rank (model/ranked_model.h). each() calls for all of them at once, as one rank's queue may wait for another's.
 //
-// Errors: status() is that of the first rank that broke down, with its number, or of the exchange. Thread safety: as
+// Errors: status() is that of the first rank that broke down, with its number, or of the exchange. While the caller
+// waits for rank 0, the group asks the other ranks: one that broke down ends the exchanges at once. Thread safety: as
 // for Device. Within each() a rank's function uses its own device alone. Rank 0's function runs on the caller's thread
 // and may use the group, whose calls then reach rank 0 alone.
 #pragma once
@@ -66,7 +67,7 @@ class DeviceGroup final : public Device {
   void end_batch() override;
   Status status() const override;
   Mark mark() override;
-  void wait_for(Mark mark) override { devices_.front()->wait_for(mark); }
+  void wait_for(Mark mark) override;
   int members() const override { return ranks(); }
   void download_from(int member, std::span<const ByteMove> moves) override;
   void upload_to(int member, std::span<const ByteMove> moves) override;

@@ -224,5 +224,59 @@ TEST_F(DeviceGroupTest, MemoryThatARankLacksIsAnErrorWithItsName) {
       << failed.status().message();
 }
 
+// A device whose queue never moves, until the second one of its group has been asked whether it failed.
+class StuckDevice final : public Device {
+ public:
+  explicit StuckDevice(const bool* is_released) : is_released_(is_released) {}
+  const char* name() const override { return "stuck"; }
+  Result<DeviceMemory> map(std::size_t, std::string_view) override { return DeviceMemory(); }
+  void copy_all(std::span<const ByteMove>) override {}
+  void upload_all(std::span<const ByteMove>) override {}
+  void download_all(std::span<const ByteMove>) override {}
+  void fill(std::byte*, std::byte, std::size_t) override {}
+  void wait() override {}
+  void wait_watching(Mark, const std::function<void()>& watch) override {
+    for (int i = 0; i < 1000 && !*is_released_; ++i) watch();
+  }
+
+ private:
+  void unmap(std::byte*, std::size_t) override {}
+  const bool* is_released_;
+};
+
+class FailedDevice final : public Device {
+ public:
+  explicit FailedDevice(bool* was_asked) : was_asked_(was_asked) {}
+  const char* name() const override { return "failed"; }
+  Result<DeviceMemory> map(std::size_t, std::string_view) override { return DeviceMemory(); }
+  void copy_all(std::span<const ByteMove>) override {}
+  void upload_all(std::span<const ByteMove>) override {}
+  void download_all(std::span<const ByteMove>) override {}
+  void fill(std::byte*, std::byte, std::size_t) override {}
+  void wait() override {}
+  void note_failure() override { *was_asked_ = true; }
+  Status status() const override { return *was_asked_ ? internal_error("it trapped") : Status(); }
+
+ private:
+  void unmap(std::byte*, std::size_t) override {}
+  bool* was_asked_;
+};
+
+// Rank 0 may wait for a rank that has failed: the group asks that one, and names it rather than the exchange.
+TEST(DeviceGroup, ARankThatFailsIsNamedWhileTheFirstOneWaitsForIt) {
+  for (const bool waits_for_mark : {true, false}) {
+    bool was_asked = false;
+    std::vector<std::unique_ptr<Device>> devices;
+    devices.push_back(std::make_unique<StuckDevice>(&was_asked));
+    devices.push_back(std::make_unique<FailedDevice>(&was_asked));
+    auto exchange = std::make_unique<HostExchange>(2, std::chrono::seconds(20));
+    exchange->fail(0, "rank 1 did not come");
+    DeviceGroup group(std::move(devices), std::move(exchange), nullptr);
+    waits_for_mark ? group.wait_for(group.mark()) : group.wait();
+    EXPECT_TRUE(was_asked);
+    EXPECT_EQ(group.status().message().find("rank 1 of 2: it trapped"), 0U) << group.status().message();
+  }
+}
+
 }  // namespace
 }  // namespace sluice::device_group_test

@@ -11,7 +11,7 @@
 
 namespace sluice::decoder {
 
-// A linear with its bias; the bias is empty where there is none.
+// A linear with its bias; an empty bias means none.
 struct BiasedLinear {
   LinearWeight weight;
   Param<float> bias;
@@ -42,7 +42,7 @@ struct Weights {
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
 WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights);
 
-// Those whose outputs ranks share.
+// The weights whose outputs ranks share.
 std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group);
 
 }  // namespace sluice::decoder

@@ -43,7 +43,7 @@ class Gpu final : public CudaDevice {
   const char* name() const override { return "cuda"; }
   const std::string& gpu() const override { return text_; }
   int number() const override { return number_; }
-  void join(Group group) override { group_ = std::move(group); }
+  void join(std::function<void(const Status&)> failed) override { tell_group_ = std::move(failed); }
   std::size_t free_bytes() const override;
   std::size_t total_bytes() const override { return total_bytes_; }
   void* stream() override {
@@ -84,7 +84,9 @@ class Gpu final : public CudaDevice {
   Mark mark() override;
   void wait_for(Mark mark) override;
   void wait() override;
-  Status status() const override { return status_.ok() && group_.status ? group_.status() : status_; }
+  void wait_watching(Mark mark, const std::function<void()>& watch) override;
+  void note_failure() override;
+  Status status() const override { return status_; }
 
  private:
   void unmap(std::byte* data, std::size_t bytes) override;
@@ -124,7 +126,7 @@ class Gpu final : public CudaDevice {
   Staging staging_;
   DeviceMemory workspace_;
   Status status_;
-  Group group_;
+  std::function<void(const Status&)> tell_group_;  // null: the device is alone
   // The event of mark m is events_[m % size]; if it was recorded again later it lies after m as well.
   std::array<cudaEvent_t, 64> events_{};
   Mark marks_ = 0;
@@ -197,7 +199,7 @@ bool Gpu::check(cudaError_t error, const char* what) {
   if (error != cudaSuccess && status_.ok()) {
     status_ = internal_error(fmt::format("{} failed ({}: {}); it cannot be used any more: start the program again",
                                          text_, what, cudaGetErrorString(error)));
-    if (group_.failed) group_.failed(status_);
+    if (tell_group_) tell_group_(status_);
   }
   return status_.ok();
 }
@@ -255,7 +257,7 @@ void Gpu::enqueue(const KernelLaunch& launch, StepStage stage) {
     launches_.add(launch, early);
     // In a group nothing starts before all kernels are there. Making a graph could wait for kernels of this GPU, and
     // these wait for another rank, whose thread may want the driver meanwhile.
-    if (group_.status) return;
+    if (tell_group_) return;
     if (pieces_ == kFirstPieces.size() || launches_.size() < kFirstPieces[pieces_]) return;
     start_batch();
     behind_kernel_ = false;  // the next piece is the same list whether this one was a graph or not
@@ -266,7 +268,7 @@ void Gpu::enqueue(const KernelLaunch& launch, StepStage stage) {
 }
 
 bool Gpu::pace() {
-  if (!group_.status || paced_++ % kPace != 0 || !status_.ok()) return false;
+  if (!tell_group_ || paced_++ % kPace != 0 || !status_.ok()) return false;
   use();
   cudaEvent_t& place = paces_[paced_ / kPace % kPaces];
   if (place == nullptr) {
@@ -336,6 +338,25 @@ void Gpu::wait_for(Mark mark) {
   if (status_.ok()) check(cudaGetLastError(), "starting a kernel");
   if (status_.ok() && mark > 0) check(cudaEventSynchronize(events_[mark % events_.size()]), "an op");
   status_.ok() ? staging_.deliver(mark) : staging_.give_up();
+}
+
+void Gpu::wait_watching(Mark mark, const std::function<void()>& watch) {
+  use();
+  if (status_.ok()) check(cudaGetLastError(), "starting a kernel");
+  const cudaEvent_t event = events_[mark % events_.size()];
+  while (status_.ok() && mark > 0 && cudaEventQuery(event) == cudaErrorNotReady) {
+    cudaGetLastError();  // "not ready" is no error of a kernel
+    watch();
+  }
+  use();  // the watch may have chosen another device
+  wait_for(mark);
+}
+
+void Gpu::note_failure() {
+  if (!status_.ok()) return;
+  const cudaError_t error = cudaStreamQuery(stream_);
+  if (error != cudaSuccess) cudaGetLastError();
+  if (error != cudaErrorNotReady) check(error, "an op");
 }
 
 void Gpu::wait() {

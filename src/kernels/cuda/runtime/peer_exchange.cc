@@ -185,8 +185,7 @@ Status PeerExchange::open(bool through_host) {
   for (int r = 0; r < ranks(); ++r) {
     const auto rank = static_cast<std::size_t>(r);
     views_[rank].limit_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(limit_).count());
-    devices_[rank]->join(
-        {.status = [this] { return status(); }, .failed = [this, r](const Status& why) { fail(r, why.message()); }});
+    devices_[rank]->join([this, r](const Status& why) { fail(r, why.message()); });
   }
   return {};
 }
