@@ -83,7 +83,7 @@ class Device {
   virtual void fill(std::byte* to, std::byte value, std::size_t bytes) = 0;
   virtual void wait() = 0;
 
-  // Ops enqueued between these two calls may all start at the second, at other work, or at a wait, on a device that
+  // Ops enqueued between these two calls may all start at the second one, at other work, or at a wait, if the device
   // runs them faster that way than one after the other.
   virtual void begin_batch() {}
   virtual void end_batch() {}

@@ -1,5 +1,5 @@
 // HostExchange: connects the ranks of one process whose ops run on its threads, as those of emulated devices do. Each
-// rank's thread shows the others where its values lie, and goes on once all have taken them.
+// rank's thread shows the others where its values lie, and goes on once all have read them.
 //
 // Thread safety: meet() by one thread a rank; the rest by any thread.
 #pragma once

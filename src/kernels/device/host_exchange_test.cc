@@ -53,7 +53,7 @@ TEST(HostExchange, TenThousandExchangesOfLateAndEarlyRanks) {
     int mine = 0;
     for (int i = 0; i < kExchanges; ++i) {
       if (random() % 512 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
-      mine = kRanks * i + rank;  // a rank that goes on too early overwrites values that others still take
+      mine = kRanks * i + rank;  // a rank that goes on too early overwrites values that others still read
       std::vector<int> taken;
       exchange.meet(rank, static_cast<std::uint64_t>(i % 7), &mine, [&](auto shown) {
         if (random() % 512 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));

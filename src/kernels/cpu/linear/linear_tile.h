@@ -15,10 +15,14 @@
 //   kPanelRows, kPanelGroups  the register tile of a panel
 //   kStreams                  true if weights from memory must be prefetched: few rows then prefetch them, and one row
 //                             has two tiles at once (Intel reads a third more that way, AMD a third less)
-// A Format has kInputs and kLineBytes (of a line), kScaleBytes (of an output, as packed), kRows (RowsAtOnce), and the
-// const members load(line, scales), which gives a Line, and pair<p>(line, even, odd), the weights of inputs 2 p and 2 p
-// + 1, f32 scales applied. It is a value that holds its tables in registers. Its type Scale has static load(scales), 1
-// where pair() applied the scales, and finish(acc, scale, y) = fma(acc, scale, y).
+// A Format is a value that holds its tables in registers. It has
+//   kInputs, kLineBytes       inputs and bytes of a line
+//   kScaleBytes               bytes of an output's scale, as packed
+//   kRows                     its RowsAtOnce
+//   load(line, scales)        gives a Line
+//   pair<p>(line, even, odd)  the weights of inputs 2 p and 2 p + 1, with f32 scales applied
+//   Scale                     static load(scales), 1 if pair() applied the scales,
+//                             and finish(acc, scale, y) = fma(acc, scale, y)
 #pragma once
 
 #include <algorithm>

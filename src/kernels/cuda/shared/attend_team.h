@@ -30,7 +30,7 @@ struct AttendShape {
   }
 };
 
-// kColumns: value dims of a thread, every kAttendThreads. Source: where keys come from,
+// kColumns: value dims of a thread, every kAttendThreads. Source: gives keys by
 //   stage(team, i, count, first, dims, to, stride)   values [first, first + dims) of keys [i, i + count) of the split
 // with team phases of its own, all of which have passed a sync() when it returns.
 template <int kColumns, class Source>
