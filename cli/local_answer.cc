@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How soon Ctrl-C is noticed while no token comes.
+// The time within which Ctrl-C is noticed while no token comes.
 constexpr std::chrono::milliseconds kInterruptPoll{50};
 
 double seconds_since(Clock::time_point start) {

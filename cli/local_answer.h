@@ -59,7 +59,7 @@ struct GenerationStats {
   std::string text() const;   // for the log
 };
 
-// How many tokens may follow the prompt: `wanted`, or fewer up to max_model_len; an error if not even one.
+// Returns how many tokens may follow the prompt: `wanted`, or fewer up to max_model_len; an error if not even one.
 Result<int> answer_budget(const Engine& engine, std::size_t prompt_tokens, int wanted);
 
 // Runs the request to its end, or until SIGINT (see interrupt.h), which cancels it.

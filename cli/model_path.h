@@ -8,19 +8,19 @@
 
 namespace sluice {
 
-// The folder or GGUF file that `given` leads to (files/model_path.h), or the file of a model known by that name (an
-// existing path comes first), or, if that is empty, the embedded model, which is looked for relative to the program,
-// not to the working folder. The error lists the places that were tried.
+// Returns the folder or GGUF file that `given` leads to (files/model_path.h), or the file of a model known by that
+// name; an existing path comes first. If `given` is empty, it is the embedded model, which is searched relative to the
+// program, not to the working folder. The error lists the places that were tried.
 Result<std::string> resolve_model_folder(const std::string& given);
 
 // The same for commands that can do without weights: `given` may also be a config.json by itself.
 Result<std::string> resolve_model_or_config(const std::string& given);
-// What a command loads: with --load-format dummy a config.json is enough.
+// Returns the path that a command loads: with --load-format dummy a config.json is enough.
 Result<std::string> resolve_model(const ModelOptions& model);
 
-// The name of the model that was given as `given` and found at `path`: a known model's name if it was given by it, else
-// that of the folder ("models/sluice-tiny-v4/" is "sluice-tiny-v4") or of the file ("some/model.gguf" is "model"), or
-// the id of a snapshot of the Hugging Face cache ("org/name").
+// Returns the name of the model that was given as `given` and found at `path`. It is a known model's name if that was
+// given. Else it is the name of the folder ("models/sluice-tiny-v4/" is "sluice-tiny-v4") or of the file
+// ("some/model.gguf" is "model"), or the id of a snapshot of the Hugging Face cache ("org/name").
 std::string model_name(const std::string& given, const std::string& path);
 
 // Models that are known by a name and fetched when they are first asked for.

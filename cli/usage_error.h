@@ -1,5 +1,5 @@
-// What is wrong with a command line, in the form of every other error: the flag, what was expected, what was found, and
-// whose --help lists the rest.
+// The error for a wrong command line, in the form of every other error: the flag, what was expected, what was found,
+// and whose --help lists the rest.
 #pragma once
 
 #include "sluice/status.h"

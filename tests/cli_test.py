@@ -132,7 +132,7 @@ def test_kernels():
         fails("kernels", "--isa", isa, says="this machine lacks it")
     whole_of = {isa: sluice("kernels", "--isa", isa).stdout for isa in isas}
     for feature in few(features.split(), 2):
-        # What the best level does without, a lower one has kernels for (AVX-VNNI beside AVX-512).
+        # If the best level has no kernels for a feature, a lower one has (AVX-VNNI against AVX-512).
         changed = 0
         for isa, whole in whole_of.items():
             without = sluice("kernels", "--isa", isa, "--kernels", f"-{feature}").stdout

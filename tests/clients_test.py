@@ -111,7 +111,7 @@ def test_responses_forced_tools(server, model):
     for choice in ("required", {"type": "function", "name": "get_weather"},
                    {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "get_weather"}]}):
         answer = respond(server, model, tools=[{**ITEM_TOOL, "strict": True}], tool_choice=choice, input="Hello!",
-                         max_output_tokens=200, text=TRIP)  # of the text, as instructor sends it; a call has none
+                         max_output_tokens=200, text=TRIP)  # the text's format, as instructor sends it; a call has none
         (call,) = answer.output[-1:]
         assert call.type == "function_call" and list(json.loads(call.arguments)) == ["city"]
     # On auto the answer calls, or it is JSON of the schema.

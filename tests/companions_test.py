@@ -111,7 +111,7 @@ def write(folder, files):
 def check(folder):
     try:
         theirs = AutoTokenizer.from_pretrained(folder)
-    except Exception:  # of many kinds, for files that no class of the library reads
+    except Exception:  # many kinds, for files that no class of the library reads
         theirs = None
     if theirs is None:
         return 0

@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import stored_forms  # noqa: E402
 from program import SANITIZED, SLUICE  # noqa: E402
 
-# Of the forms that the library computes, sluice may refuse this part with a word.
+# The share of the forms that the library computes which sluice may refuse with a word.
 MOST_REFUSED = 0.1
 
 

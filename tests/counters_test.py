@@ -120,7 +120,7 @@ def expected(ledger, grown, vllm):
     def histogram(name, count, total):
         return {f"{name}_count": count, f"{name}_sum": total}
 
-    # Of a ledger of requests that were cut the histograms of requests say nothing.
+    # If the requests of a ledger were cut, the histograms of requests say nothing.
     def of_requests(name, total):
         return histogram(name, e.requests, total if e.requests else 0)
 

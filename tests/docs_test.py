@@ -12,7 +12,7 @@ from program import ROOT, sluice
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "models").rglob("*.md"))]
 # Flags that the help leaves out, on purpose.
 HIDDEN = {"verify": {"--inject"}}
-# Of other programs, and of versions that are gone.
+# Pages that name flags of other programs, and of versions that are gone.
 OTHERS = {"CHANGELOG.md"}
 
 

@@ -134,7 +134,7 @@ def test_a_fault_is_seen(folder, fault):
     assert differences(expected, evaluate(folder, "arithmetic", changed(chunk=7) + ["--inject", fault], 3)) != []
 
 
-# Of the answers' drafts by the MTP layer, how many are right: at depth 1, and at depth 2 where depth 1 was.
+# The share of right drafts by the MTP layer in the answers: at depth 1, and at depth 2 where depth 1 was.
 SECOND = {"arithmetic": 0.41, "lists": 0.45, "recall": 0.52, "tools": 0.55}
 
 

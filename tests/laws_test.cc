@@ -2,10 +2,10 @@
 // scheduler, against each prompt alone, bitwise, for every cache type; and both halves of that proof against deliberate
 // faults.
 //
-// Fresh seeds each time, printed, beside a corpus of schedules that find one (laws_corpus.txt). SLUICE_TEST_SEED runs a
-// given one. A case has a number of schedules, over 2,000 all together, most of them brief ones. SLUICE_LAW_SECONDS
-// makes it a share of that time instead, at least kLawSituations schedules in each half, which have everything that is
-// counted; SLUICE_LAW_SCHEDULES that number of schedules. Neither has brief ones.
+// Fresh seeds each time, printed, and a corpus of schedules that find one fault each (laws_corpus.txt).
+// SLUICE_TEST_SEED runs a given seed. A case has a number of schedules, over 2,000 all together, most of them brief
+// ones. SLUICE_LAW_SECONDS makes it a share of that time instead, at least kLawSituations schedules in each half, which
+// have everything that is counted; SLUICE_LAW_SCHEDULES makes it that number of schedules. Neither has brief ones.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ struct Case {
   const char* compute;
   const char* kv;
   const char* index;
-  int schedules, brief;  // of both halves together; with prompts as verify has them, and with short ones
+  int schedules, brief;  // in both halves together; with prompts as verify has them, and with short ones
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
@@ -119,7 +119,7 @@ bool choose_schedules(const Case& c, VerifyOptions* options) {
 
 class LawsTest : public ::testing::TestWithParam<Case> {};
 
-// What a half can do and did not, in so few schedules. `never`: what it cannot do.
+// Returns what a half can do and did not, in so short a run. `never`: what it cannot do.
 std::vector<std::string> missing(const LawReport& half, std::span<const char* const> never, Position chooses_from) {
   std::vector<std::string> names;
   for (const LawCount& count : kLawCounts) {
@@ -181,7 +181,7 @@ TEST_P(LawsTest, ScheduledAsAlone) {
 INSTANTIATE_TEST_SUITE_P(Models, LawsTest, ::testing::ValuesIn(kCases),
                          [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
 
-// Beside the others, which meet them too, a test of its own, for the faults that only show there.
+// Other tests meet them too; this one is for the faults that only show there.
 TEST(BordersTest, ShortSequencesAloneAreAsAlways) {
   set_log_level(LogLevel::kWarning);
   for (const Case& c : kCases) {
@@ -239,7 +239,7 @@ TEST(LawsCorpusTest, WhatOnceFoundAFaultStillDoes) {
 // simulated and plain numerics.
 struct FaultCase {
   std::string fault;
-  std::string model;  // of kCases
+  std::string model;  // a case's of kCases
   std::string half;
 };
 
@@ -266,7 +266,7 @@ std::vector<FaultCase> fault_cases() {
       cases.push_back({"future-entries", model, half});
     }
   }
-  // Of a layer that drafts: its rows, and what it carries from pass to pass.
+  // Faults of a layer that drafts: in its rows, and in what it carries from pass to pass.
   for (const std::string model : {"tiny_default", "v3_mtp", "v32_mtp"}) {
     for (const std::string half : {"rows", "scheduling"}) {
       cases.push_back({"forgotten-residual", model, half});
@@ -294,7 +294,7 @@ TEST_P(FaultTest, IsFound) {
   const LawDifference& difference = *report->laws.difference;
   fmt::print("schedule {}: {}\n", report->laws.schedules, difference.text);
   if (c.fault == "chunk-reduction" && c.half == "rows" && difference.first_value != "audit") {
-    // Of layer 0, unless its weights are so uneven in that row that one split and two give the same bits.
+    // A value of layer 0, unless its weights are so uneven in that row that one split and two give the same bits.
     EXPECT_TRUE(difference.first_value.ends_with(".attn_o")) << difference.first_value;
   }
 }

@@ -1,6 +1,6 @@
-// How often the drafts of the embedded model's layer for multi-token prediction are the tokens that it goes on to
-// choose: a mistake in its state leaves every answer right and shows here alone. Held-out problems, greedy answers; and
-// prose as the model card measures it.
+// Measures how often the drafts of the embedded model's layer for multi-token prediction are the tokens that it goes on
+// to choose. A mistake in the layer's state leaves every answer right and shows here alone. Held-out problems, greedy
+// answers; and prose as the model card measures it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ class MtpAcceptance : public ::testing::Test {
       prompt.erase(prompt.begin(), prompt.begin() + 512);
     }
     TokenId newest = step(sequence, prompt);
-    TokenId guess = -1;  // of depth 2, behind what comes next
+    TokenId guess = -1;  // at depth 2, after the token that comes next
     for (int i = 0; i < kLongestAnswer && newest != kEndOfSentence; ++i) {
       const TokenId first = draft(sequence, {&newest, 1});
       const TokenId second = draft(sequence, std::vector<TokenId>{newest, first});
@@ -115,7 +115,8 @@ TEST_F(MtpAcceptance, OfAnswers) {
   }
 }
 
-// Of the drafts of tokens of a text that the model would have chosen too, in sequences as long as it was trained on.
+// The share of drafts of a text's tokens that the model would have chosen too, in sequences as long as it was trained
+// on.
 TEST_F(MtpAcceptance, OfProse) {
   constexpr std::size_t kWindow = 2048;
   const auto ids = tokenizer_->encode(read_text_file(source_dir() + "/tests/evals/prose.txt").value()).value();

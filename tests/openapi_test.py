@@ -29,12 +29,12 @@ def send(server, operations, seed, folder):
 
 def test_the_document_is_what_the_server_does(tmp_path):
     with Server("--max-model-len", "96", "--log-level", "warning") as server:
-        # Of a call without a body there is one request.
+        # A call without a body gets one request.
         paths = fetch(server.url + "/openapi.json").json()["paths"].values()
         operations = sum("requestBody" in operation for path in paths for operation in path.values())
         missing = [(path, status) for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
                                                "/tokenize", "/v1/score") for status in (200, 400)]
-        # Of 25 requests to each path a quarter is bad, or good, at least: now and then none is. Then there are more of them.
+        # At least a quarter of 25 requests to each path are bad, or good: now and then none is. Then more are sent.
         for seed in range(SEED, SEED + 8):
             send(server, operations, seed, tmp_path)
             posted = [line for line in fetch(server.url + "/metrics").text.splitlines()

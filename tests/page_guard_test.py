@@ -13,7 +13,7 @@ from server_process import BUILD, Server
 # Both are pages' names; a page of `good` is allowed where the server says so.
 NAMES = ("--host-resolver-rules=MAP evil.example 127.0.0.1, MAP good.example 127.0.0.1",)
 REQUEST = '{"prompt": "Once", "max_tokens": 5}'
-# How a page sees the answer of a call: the status and the text, or the error.
+# Calls as a page does; returns the status and the text of the answer, or the error.
 CALL = """
 const [url, options, done] = arguments;
 fetch(url, options).then((r) => r.text().then((text) => done([r.status, text])), (e) => done([0, String(e)]));"""
@@ -98,7 +98,7 @@ def test_a_name_that_is_pointed_here_later():
 def test_pages_of_other_origins():
     with pages() as port, Server() as server, Visit(f"http://evil.example:{port}/") as b:
         for url in (server.url, server.url.replace("127.0.0.1", "localhost"), server.url.replace("127.0.0.1", "evil.example")):
-            # What needs no leave of the server is sent by the browser at once.
+            # A request that needs no leave of the server is sent by the browser at once.
             b.is_refused(server, lambda url=url: b.call(url + "/v1/completions", method="POST", body=REQUEST, mode="no-cors"))
             b.is_refused(server, lambda url=url: b.call(url + "/v1/completions", method="POST", body=REQUEST, headers={"Content-Type": "application/json"}))
             assert b.call(url + "/v1/models")[0] == 0
@@ -117,7 +117,7 @@ def test_pages_of_other_origins():
                 frame.sandbox = 'allow-scripts';
                 frame.srcdoc = `<script>fetch('${arguments[0]}/v1/completions', {method: 'POST', mode: 'no-cors', body: '${arguments[1]}'})</script>`;
                 document.body.append(frame);""", url, REQUEST))
-        # What says nothing of its origin is answered, and not run or shown: a script, a frame.
+        # A request that says nothing of its origin is answered, and not run or shown: a script, a frame.
         assert b.driver.execute_async_script("""
             const [url, done] = arguments, script = document.createElement('script');
             Object.assign(script, {src: url + '/page/main.js', onload: () => done('run'), onerror: () => done('refused')});

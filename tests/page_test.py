@@ -223,7 +223,7 @@ def test_hostile_answers_make_no_elements(scripted):
             assert b.js("return [...document.querySelectorAll('.turn.assistant .markdown a')].map((a) => a.href)") == ["https://ok.example/"]
             handlers = b.js("return [...document.querySelectorAll('.turn.assistant *')].filter((e) => [...e.attributes].some((a) => a.name.startsWith('on'))).length")
             assert handlers == 0
-        # What the page's policy forbids fails, whoever tries it.
+        # An action that the page's policy forbids fails, wherever it comes from.
         assert b.js("try { document.createElement('div').inner" + "HTML = '<b>x</b>'; return 'made'; } catch (e) { return e.name; }") == "TypeError"
         assert b.js("return window.hurt ?? null") is None
 
@@ -250,7 +250,7 @@ def test_a_long_fast_answer_keeps_the_page_alive(scripted):
         assert len(b.one(".turn.assistant .markdown").get_attribute("textContent")) == 1_000_004
 
 
-# Of each frame over 50 ms: how long the page's scripts ran in it, and the frame.
+# For each frame over 50 ms: how long the page's scripts ran in it, and the frame.
 LONG_FRAMES = """
 window.frames_ = [];
 new PerformanceObserver((list) => { for (const f of list.getEntries()) frames_.push([f.scripts.reduce((sum, s) => sum + s.duration - s.forcedStyleAndLayoutDuration, 0), f.duration]); })

@@ -173,7 +173,7 @@ def test_eval(tmp_path):
     assert results["items"][0]["output_ids"] == results["items"][1]["output_ids"] != []
     evaluate(tmp_path, items, "--concurrency", "3", "--threads", "1")
     beside = json.loads((tmp_path / "out.json").read_text())
-    assert beside["items"] == results["items"]  # the same tokens, whatever runs beside
+    assert beside["items"] == results["items"]  # the same tokens, whatever runs at the same time
     assert beside["steps"] < results["steps"] and beside["preemptions"] == results["preemptions"] == 0
     evaluate(tmp_path, items, "--limit", "3")
     limited = json.loads((tmp_path / "out.json").read_text())

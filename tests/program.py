@@ -13,7 +13,7 @@ SLUICE = BUILD / "sluice"
 MODEL = ROOT / "models" / "sluice-tiny-v4"
 TINY = json.loads((MODEL / "config.json").read_text())
 QUESTION = "What is 17 + 25?"
-# Of the lanes: what is called once for each kind of file or flag finds there what all combinations would.
+# True in the lanes: a call for each kind of file or flag finds there what all combinations would.
 SANITIZED = bool(os.environ.get("SLUICE_SANITIZE"))
 
 

@@ -20,7 +20,7 @@ KINDS = ["tiny", "llama-like", "qwen2-swa-like", "qwen3-yarn-like", "qwen3moe-li
          "v32-like", "v4-flash-like", "v4-pro-like"]
 PROFILES = ["default", "plain", "ref"]
 RANKS = [1, 2, 4, 8]
-ROWS = [512, 37, 3]  # of a step at most
+ROWS = [512, 37, 3]  # most rows of a step
 COUNT = 320  # ids: indexers choose from 48 tokens, 64 or 128 entries on, and windows end
 GREEDY = 6
 

@@ -22,7 +22,7 @@ import tiny_checkpoint  # noqa: E402
 import tiny_tokenizer  # noqa: E402
 
 
-# How Kimi-K2 cuts texts into words: runs of Han, then words as GPT-4o cuts them, without Han.
+# The patterns by which Kimi-K2 cuts texts into words: runs of Han, then words as GPT-4o cuts them, without Han.
 UPPER, LOWER = (rf"[{letters}\p{{Lm}}\p{{Lo}}\p{{M}}&&[^\p{{Han}}]]" for letters in (r"\p{Lu}\p{Lt}", r"\p{Ll}"))
 BEFORE, AFTER = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 KIMI = "|".join([r"[\p{Han}]+", f"{BEFORE}{UPPER}*{LOWER}+{AFTER}", f"{BEFORE}{UPPER}+{LOWER}*{AFTER}", r"\p{N}{1,3}",

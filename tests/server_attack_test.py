@@ -20,7 +20,7 @@ import pytest
 from seed import SEED
 from server_process import BUILD, PATIENCE, Server, fetch, make_certificate, resident_mb
 
-# What a client's thread throws fails its test.
+# An exception in a client's thread fails its test.
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 BODY = json.dumps({"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}).encode()
 HEADER_SECONDS = 10  # that the server gives a header

@@ -82,7 +82,7 @@ def test_openapi(server):
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
         Draft202012Validator.check_schema(schema)
         validator = Draft202012Validator(schema)
-        # What it says is what the server does.
+        # The schema accepts a body if the server does.
         for more in ({}, {"temperature": 0.5}, {"temperature": 3}, {"top_p": -1}, {"top_p": 0.1}, {"n": 0}, {"stop": "x"},
                      {"stop": [""]}, {"stop_token_ids": [-1]}, {"seed": "x"}, {"seed": 2**40}, 
                      {"use_beam_search": True}, {"use_beam_search": False}, {"stream": 1}, {"temperature": None},

@@ -16,7 +16,7 @@ import pytest
 from server_process import PATIENCE, Server, fetch, resident_mb
 from stream_delay import measure
 
-# What a client's thread throws fails its test.
+# An exception in a client's thread fails its test.
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 CLIENTS = int(os.environ.get("SLUICE_LOAD_CLIENTS", 40))
 SECONDS = float(os.environ.get("SLUICE_LOAD_SECONDS", 4))

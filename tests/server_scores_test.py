@@ -167,7 +167,7 @@ def test_a_chat_of_ids(server):
     assert refused(server, "/v1/chat/completions", prompt_token_ids=[1, 2], messages=QUESTION)["param"] == "prompt_token_ids"
     assert "below" in refused(server, "/v1/chat/completions", prompt_token_ids=[10**6])["message"]
     assert refused(server, "/v1/chat/completions", max_tokens=1)["param"] == "messages"
-    # What the prompt says of itself.
+    # The prompt's own scores.
     scored_chat = talk(server, prompt_token_ids=said["prompt_token_ids"] + said["choices"][0]["token_ids"],
                        prompt_logprobs=0, max_tokens=0)
     drawn_there = [bits(entry["logprob"]) for entry in said["choices"][0]["logprobs"]["content"]]

@@ -95,7 +95,7 @@ def test_swaps_under_load(others):
             thread.join()
         assert not wrong
         assert seen <= versions
-        # What the cache has of a version is found again when that comes back, and only then.
+        # The cached blocks of a version are found again when that comes back, and only then.
         reload(server, others[1])
         cached = [complete(server)[1]["usage"]["prompt_tokens_details"]["cached_tokens"] for _ in range(2)]
         assert cached[1] > 0

@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-// What the scheduler promises (sched/scheduler.h), as far as it can be said for a phase; 0: nothing.
+// The promises of the scheduler (sched/scheduler.h), as far as they can be stated for a phase; 0: none.
 struct SoakPromises {
   int token_gap = 0;      // steps from one token of a choice to the next
   int rows_per_step = 0;  // h: of the oldest prompt; with it, steps to the first token

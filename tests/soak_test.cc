@@ -35,9 +35,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kMaxModelLen = 1536, kClients = 4;
-constexpr std::int64_t kPoolBytes = 48 << 20;       // of the null model, all touched soon
-constexpr std::int64_t kModelPoolBytes = 96 << 20;  // of a real one, touched as the cache fills
-constexpr std::int64_t kMostGrowth = 32 << 20;      // of all other memory
+constexpr std::int64_t kPoolBytes = 48 << 20;       // the null model's, all touched soon
+constexpr std::int64_t kModelPoolBytes = 96 << 20;  // a real model's, touched as the cache fills
+constexpr std::int64_t kMostGrowth = 32 << 20;      // the growth of all other memory
 // Where memory or the budget is short, a wait depends on what runs and waits: all end, but this test knows no number of
 // steps.
 constexpr const char* kNoBound = "not bounded";
@@ -72,7 +72,7 @@ class WatchedModel final : public Model {
 
 struct Phase {
   const char* name;
-  int parts;  // of the requests, of 20
+  int parts;  // its share of the requests, in twentieths
   bool starved;
   void (*change)(EngineSetup&);
   SoakPromises promises = {};
@@ -189,7 +189,7 @@ class SoakTest : public ::testing::TestWithParam<Phase> {
   const std::uint64_t seed_ = test_seed();
 };
 
-// Those that the books kept, again, each choice by itself and from nothing.
+// Runs again the requests that the books kept, each choice by itself and from nothing.
 void SoakTest::compare_with_alone(const SoakLedger& ledger) {
   EngineSetup options = options_;
   options.cache.enable_prefix_caching = false;
@@ -282,7 +282,7 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
   const bool knows_tokens = !resolve_async_scheduling(options_, &device != &cpu_device());  // when it plans
   if (knows_tokens && options_.scheduler.max_num_batched_tokens > kRoomForDrafts && requests >= 100) {
     EXPECT_GT(stats.drafts.drafted_tokens, stats.drafts.accepted_tokens);
-    // How many are drafted depends on how long steps take, as drafts have to pay.
+    // The number of drafts depends on how long steps take, as drafts have to pay.
     constexpr std::uint64_t kEnoughDrafts = 1000;
     if (stats.drafts.drafted_tokens >= kEnoughDrafts) EXPECT_GT(stats.drafts.accepted_tokens, 0U);
   }

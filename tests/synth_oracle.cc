@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint64_t kSeed = 0;  // that of `sluice synth` without --seed
+constexpr std::uint64_t kSeed = 0;  // the seed of `sluice synth` without --seed
 
 Status write_oracle(const std::string& folder) {
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(folder));

@@ -80,7 +80,7 @@ def test_dummy_weights_are_those_of_synth(tmp_path, geometry):
         assert (logits(tmp_path, *emulated)["logits"] == shared).all()
         assert (logits(tmp_path, *dummy, "--no-pack")["logits"] == written).all()
     out = ["--out", tmp_path / "l"]
-    # Bytes are told as they are held: none of the layer for multi-token prediction, experts once.
+    # The log counts bytes as they are held: none of the layer for multi-token prediction, experts once.
     loaded = sluice("logits", *dummy, "--dummy-experts", "2", *out).stderr
     assert re.search(r"loaded \S+: [0-9.]+ MB in ", loaded), loaded
     fails("logits", *dummy, "--dummy-experts", "99", *out, says="--dummy-experts: expected at most the ")

@@ -221,7 +221,7 @@ def kind(tools=True, calls=3, arguments="object", reasoning=False, content=(some
     return dict(tools=tools, calls=calls, arguments=arguments, reasoning=reasoning, content=content, variables=variables)
 
 
-# What each template can write. DeepSeek V3.1's own has no place for tools.
+# The parts of a conversation that each template can write. DeepSeek V3.1's own has no place for tools.
 KINDS = {
     "chatml": kind(tools=False),
     "llama3": kind(calls=1, variables=({"date_string": "1 May 2025"},

@@ -130,7 +130,7 @@ class Pair:
         """Random ids, whole and piece by piece, against the lossy decoding of all their bytes."""
         rng = random.Random(SEED)
         vocabulary = self.reference.get_vocab()
-        # Of an added token the reference takes letters that stand for bytes ("é") for these bytes.
+        # In an added token the reference takes letters that stand for bytes ("é") for these bytes.
         ids = [i for text, i in sorted(vocabulary.items()) if text not in ("né", "naïve")]
         short = [i for text, i in sorted(vocabulary.items()) if len(text) == 1]
         streams = [[rng.choice(choice) for _ in range(rng.randint(0, 40))] for choice in (ids, short) for _ in range(TEXTS // 4)]

@@ -18,7 +18,7 @@ from tokenizer_forms import TEXTS, base_of_bytes, base_of_characters, forms  # n
 from tokenizer_test import Sluice, first_difference  # noqa: E402
 
 FORMS = int(os.environ.get("SLUICE_TEST_FORMS", "300"))
-# What messages say of forms that are refused by design.
+# The messages for forms that are refused by design.
 REFUSED = ["directly behind ByteFallback", "cannot match the empty text", "behind Fuse or ByteLevel", "expected ByteLevel, as the pre-tokenizer is ByteLevel", "look-behind"]
 
 

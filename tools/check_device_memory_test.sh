@@ -36,7 +36,7 @@ plant src/bench/bad.cc 'load(latent_row(span, view, e).data);'
 plant src/bench/bad.cc 'auto* at = view.open_base + 64;'
 plant src/model/bad.cc 'w.rows.push_back(latent_row(span, plane, p));'
 plant src/model/bad.h 'std::memcpy(cache.view().open_base, from, 8);'
-# What a file may name does not let it name something else.
+# A file that may name one thing may not name another.
 plant src/cache/sequence_state.cc '.open_in = view.base,'
 plant src/bench/synthetic_state.cc 'refs.push_back(view.row(0, r)); auto* at = view.base;'
 echo "check_device_memory_test: $planted planted violations, all caught"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# kernel_paths.sh BUILD_DIR [FLAG...]: the kernels' tests on every path of this machine. Runs BUILD_DIR's kernels_test with
-# the FLAGs (--gtest_filter=...) once for each restriction of what the processor has (--kernels), beside the scalar
-# kernels, and prints a line for each. Needs the two programs kernels_test and sluice alone, no compiler and no network.
+# kernel_paths.sh BUILD_DIR [FLAG...]: the kernels' tests on every path of this machine. Runs BUILD_DIR's kernels_test
+# with the FLAGs (--gtest_filter=...) once for each restriction of what the processor has (--kernels), and once with the
+# scalar kernels, and prints a line for each. Needs the two programs kernels_test and sluice alone, no compiler and no
+# network.
 set -euo pipefail
 build=${1:?usage: kernel_paths.sh BUILD_DIR [FLAG...]}
 shift

@@ -16,7 +16,7 @@ import sys
 import textwrap
 
 COLUMNS, LINE, LEFT, TOP = 100, 19, 16, 46
-CHARACTER = 7.83  # of 13 px DejaVu Sans Mono
+CHARACTER = 7.83  # the width in 13 px DejaVu Sans Mono
 
 
 def transcript(commands):

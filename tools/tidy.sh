@@ -2,11 +2,12 @@
 # tidy.sh BUILD_DIR [--all | --record | FILE...]: clang-tidy-19, as .clang-tidy says, over what BUILD_DIR compiles, tests
 # left out (a group of sources is read at once: cmake/layers.cmake), or over the FILEs, each with its group.
 #
-# What passed leaves a stamp in ~/.cache/sluice/tidy (or below XDG_CACHE_HOME), named by the hash of all that could change
-# the result: what the compiler sees after preprocessing, its flags, .clang-tidy and clang-tidy's version. What has a stamp
-# is not read again, in any checkout; --all reads everything, the tests too. --record writes the stamps of this tree to
-# tools/tidy_passed.txt, so that another machine reads only what changed since. As preprocessing everything takes a minute,
-# there is a second stamp, of this machine only, named by the files that it would begin from (tools/tidy_inputs.py).
+# A source that passed leaves a stamp in ~/.cache/sluice/tidy (or below XDG_CACHE_HOME), named by the hash of all that
+# could change the result: what the compiler sees after preprocessing, its flags, .clang-tidy and clang-tidy's version.
+# A source with a stamp is not read again, in any checkout; --all reads everything, the tests too. --record writes the
+# stamps of this tree to tools/tidy_passed.txt, so that another machine reads only what changed since. As preprocessing
+# everything takes a minute, there is a second stamp, of this machine only, named by the files that it would begin from
+# (tools/tidy_inputs.py).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 recorded=$root/tools/tidy_passed.txt

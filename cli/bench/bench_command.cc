@@ -140,7 +140,7 @@ Status write_file(const fs::path& path, const std::string& text) {
   return file ? Status() : invalid_argument(fmt::format("--json: {} cannot be written", path.string()));
 }
 
-// The JSON, and beside it the same as a picture, of the first number of threads.
+// Writes the JSON and, next to it, a picture of the results of the first number of threads.
 Status write_results(const BenchOptions& options, const EngineSetup& engine, const std::string& model,
                      const Runner& runner, const std::vector<ThreadsResult>& results) {
   const RoundsResult& result = results.front().result;
@@ -187,7 +187,7 @@ Status print_probe(const BenchOptions& options) {
 
 using Probe = std::function<MachineSpeed()>;
 
-// Of the device that the model runs on.
+// Returns the probe of the device that the model runs on.
 Result<Probe> probe_of(const BenchOptions& options, const Runner& runner) {
   Device* device = runner.exec().device;
   if (device == nullptr || device->free_bytes() == 0) {  // the host's memory

@@ -1,4 +1,5 @@
-// sluice bench: how fast a model runs here, beside what the machine allows. docs/benchmarks.md says how to read it.
+// sluice bench: how fast a model runs here, compared with what the machine allows. docs/benchmarks.md says how to read
+// it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ struct BenchOptions {
   EngineSetup engine;  // model.folder as given; "": the embedded model
   std::vector<int> prefill = {512}, decode = {64}, depth = {0}, concurrency = {1};
   int concurrent_prompt = 32, concurrent_tokens = 16;
-  std::vector<double> acceptance;  // of drafts; none: no speculation
+  std::vector<double> acceptance;  // shares of drafts that are right; none: no speculation
   std::vector<int> threads;        // each counts of them in turn; none: --threads of the engine
   bool stages = false;             // measured by stage
   bool kernel_times = false;       // and by kernel, on a GPU

@@ -33,7 +33,7 @@ struct Load {
   double number() const { return concurrency > 0 ? concurrency : rate; }
 };
 
-// What does not change between the runs.
+// The values that do not change between the runs.
 struct Bench {
   Bench(const BenchServeOptions& options, ServerUrl url)
       : options(options),

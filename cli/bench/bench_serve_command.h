@@ -15,13 +15,13 @@ struct BenchServeOptions {
   PlainTraceOptions lengths;
   std::string workload, trace, conversations;  // other sources of requests, at most one of them
   int hash_block_tokens = 512;
-  double think_ms = 0;           // of conversations
+  double think_ms = 0;           // the pause between a conversation's turns
   std::vector<double> rates;     // open loop, one run each
   std::vector<int> concurrency;  // closed loop, one run each
   int warmup = 8;                // requests before each run, not counted
   bool stream = true, ignore_eos = true;
   double temperature = 0;
-  std::string authorities;  // of https; a file, "": the system's
+  std::string authorities;  // for https; a file, "": the system's
   bool insecure = false;
   std::string extra_body, api_key_env = "OPENAI_API_KEY";
   std::string slo, json, html, record, baseline;

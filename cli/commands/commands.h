@@ -10,7 +10,7 @@ class App;
 
 namespace sluice {
 
-// What remains to be done after parsing: `run` runs the command that was given.
+// The work that remains after parsing: `run` runs the command that was given.
 struct Invocation {
   std::string log_level = "info";
   std::function<int()> run;

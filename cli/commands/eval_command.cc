@@ -34,7 +34,7 @@ struct Run {
   RequestId request = 0;
   EvalAnswer answer;
   std::vector<std::int32_t> output_ids;
-  double logprob = 0;  // of the whole answer: differs where a greedy choice may still be the same
+  double logprob = 0;  // the sum over the whole answer: differs where a greedy choice may still be the same
   bool correct = false;
 
   void take(const ChatDelta& delta) {
@@ -51,7 +51,7 @@ class Evaluation {
              const std::vector<EvalItem>& items)
       : model_(model), chat_(chat), options_(options), items_(items), runs_(items.size()) {}
 
-  // Of the last run(): from the first request to the end of the last; and the processor's, of all threads.
+  // The time of the last run(), from the first request to the end of the last; and the processor time of all threads.
   double seconds() const { return seconds_; }
   double processor_seconds() const { return processor_seconds_; }
 

@@ -47,7 +47,7 @@ bool natural_less(const InspectedTensor& a, const InspectedTensor& b) {
   return x.size() < y.size();
 }
 
-// Those of the checkpoint, or, without one, those that the official checkpoint would have.
+// Lists the tensors of the checkpoint or, without one, those that the official checkpoint would have.
 Result<std::vector<InspectedTensor>> list_tensors(const ModelPlan& plan, const Checkpoint* checkpoint) {
   std::vector<InspectedTensor> tensors;
   if (checkpoint != nullptr) {

@@ -28,7 +28,7 @@ struct InspectedCache {
 std::string config_text(const ModelPlan& plan, const std::vector<InspectedTensor>& tensors);
 // One line for each layer and dtype, or with `all` one for each tensor.
 std::string tensor_text(const std::vector<InspectedTensor>& tensors, const ParameterCount& parameters, bool all);
-// What a token and a sequence cost in each kind of plane.
+// The bytes that a token and a sequence cost in each kind of plane.
 std::string cache_text(const CacheLayout& layout);
 // The same in sums, for every combination of types that the model takes.
 std::string cache_types_text(const std::vector<InspectedCache>& caches);

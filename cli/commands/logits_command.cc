@@ -118,7 +118,7 @@ Status choose_longest(const Task& task, int greedy, ModelOptions& model) {
 Status compute(Runner& runner, StateSlot sequence, const Task& task, int chunk, bool last, std::vector<float>& out) {
   out.reserve(task.positions.size() * runner.vocab_size());
   ProgressBar bar("computing", ProgressBar::Unit::kItems);
-  std::size_t next = 0;  // of task.positions
+  std::size_t next = 0;  // index into task.positions
   std::vector<int> rows;
   for (std::size_t begin = 0; begin < task.ids.size();) {
     const std::size_t count = std::min(static_cast<std::size_t>(chunk), task.ids.size() - begin);
@@ -177,7 +177,7 @@ Status compute_logits(const LogitsOptions& options) {
   EngineSetup engine = options.engine;
   SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   engine.scheduler.max_num_seqs = 1;
-  engine.scheduler.max_num_batched_tokens = resolve_step_rows(engine);  // nobody waits for the end of a step
+  engine.scheduler.max_num_batched_tokens = resolve_step_rows(engine);  // no caller waits for the end of a step
   SLUICE_RETURN_IF_ERROR(choose_longest(task, options.greedy, engine.model));
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   SLUICE_RETURN_IF_ERROR(check_size(*runner, task, options.greedy));

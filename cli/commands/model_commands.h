@@ -88,7 +88,7 @@ struct EvalOptions {
   ChatEncodingOptions chat;
   std::string task;        // JSON lines, see eval_task.h
   std::string perplexity;  // instead of a task: a text whose perplexity to measure
-  int window = 512;        // of it
+  int window = 512;        // tokens in each window of that text
   std::string against;     // and a profile to compare with on it; "": none
   std::string json;        // "": no file
   int concurrency = 1;     // requests in flight

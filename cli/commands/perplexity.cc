@@ -28,7 +28,7 @@ constexpr int kMinWindow = 4;
 // A profile and how well it predicts.
 struct Side {
   std::unique_ptr<Runner> runner;
-  StateSlot sequence;  // of the window at hand
+  StateSlot sequence;  // the window at hand
   double nll = 0;      // sum
 
   std::string profile() const { return runner->model().profile().text(); }
@@ -38,13 +38,13 @@ struct Score {
   std::vector<Side> sides;  // the flags' own profile; then the one that it is compared with, if any
   int window = 0;
   std::size_t windows = 0, scored = 0, same_best = 0;
-  std::vector<double> divergences;  // of the scored positions, if there are two sides
+  std::vector<double> divergences;  // one for each scored position, if there are two sides
 
   double nll(const Side& side) const { return side.nll / static_cast<double>(scored); }
   double same_best_part() const { return static_cast<double>(same_best) / static_cast<double>(scored); }
 };
 
-// What the step that all sides have just run says of the targets, one for each of its rows of logits.
+// Scores the targets, one for each row of logits of the step that all sides have just run.
 Status score_targets(std::span<const TokenId> targets, Score* score) {
   for (std::size_t i = 0; i < targets.size(); ++i, ++score->scored) {
     std::vector<Prediction> predictions;
@@ -169,7 +169,7 @@ Status measure_perplexity(const PerplexityOptions& given) {
                                         given.text, given.window, ids.size()));
   }
   options.scheduler.max_num_seqs = 1;
-  options.scheduler.max_num_batched_tokens = resolve_step_rows(options);  // nobody waits for the end of a step
+  options.scheduler.max_num_batched_tokens = resolve_step_rows(options);  // no caller waits for the end of a step
   Score score;
   score.window = given.window;
   SLUICE_ASSIGN_OR_RETURN(score.sides, load_sides(options, given.against));

@@ -1,11 +1,12 @@
 // sluice eval --perplexity: how well a model predicts a text; with --against, how far two numerics profiles are apart
 // on it.
 //
-// The file's tokens (without BOS) in disjoint windows of W, an incomplete last one dropped, each a sequence of its own.
-// Scored are the targets at indices W / 2 + 1 .. W - 1 of a window (255 of 512); the result is exp of the mean of their
-// negative log-likelihoods over all windows. With `against` the model is loaded a second time, and both predict each
-// scored target from the same tokens: mean and 99th percentile (nearest rank) of KL(against || this) over the targets,
-// in nats, and the share of them with the same likeliest token. Only the logits of one step are held at a time.
+// The file's tokens (without BOS) are cut into disjoint windows of W; an incomplete last one is dropped. Each window is
+// a sequence of its own. Its targets at indices W / 2 + 1 .. W - 1 (255 of 512) are scored; the result is exp of the
+// mean of their negative log-likelihoods over all windows. With `against` the model is loaded a second time, and both
+// predict each scored target from the same tokens. The report then has the mean and the 99th percentile (nearest rank)
+// of KL(against || this) over the targets, in nats, and the share of targets with the same likeliest token. Only the
+// logits of one step are held at a time.
 #pragma once
 
 #include <string>

@@ -36,7 +36,7 @@ struct Item {
   int start = 1;  // the first position that is scored
 };
 
-// What one item's tensors point to.
+// The memory that one item's tensors point to.
 struct Scores {
   std::vector<std::int32_t> ids, ranks, top_ids, entry_counts, entries, indices;
   std::vector<float> logprobs, top_logprobs, distributions;
@@ -128,7 +128,7 @@ void take_scores(Runner& runner, Scores& to) {
   }
 }
 
-// Of the first `rows` rows of the step, which begin at position `first`.
+// Appends the exports of the first `rows` rows of the step, which begin at position `first`.
 void take_exports(const Runner& runner, Position first, int rows, Scores& to) {
   to.expert_layers.clear();
   to.entry_layers.clear();

@@ -156,12 +156,12 @@ Status write_report(const std::string& out, json::object summary, const std::vec
   return {};
 }
 
-// What the options come to: all that can be wrong with them is found here, before the work.
+// The work that the options ask for. All that can be wrong with them is found here, before it begins.
 struct Job {
   SimulatedModel model;
   CostModel cost;
   std::vector<std::string> policies;
-  std::vector<SimulationOptions> simulations;  // of each policy
+  std::vector<SimulationOptions> simulations;  // one for each policy
   Trace trace;
   double rate = 0;
 };

@@ -16,10 +16,10 @@ struct SimulateOptions {
   std::string trace;  // a file; empty: the workload
   int hash_block_tokens = 512;
   bool by_steps = false;
-  double load = 0.8;    // of what the model can bear, when the rate is 0
+  double load = 0.8;    // share of what the model can bear, when the rate is 0
   int concurrency = 0;  // 0: open loop
   std::string cost = "calibrate";
-  double acceptance = 0;                       // of drafts; 0: no speculation
+  double acceptance = 0;                       // share of drafts that are right; 0: no speculation
   std::vector<std::string> policies;           // empty: the engine's own
   std::vector<std::string> without_retention;  // names of rules that are switched off
   std::string out;

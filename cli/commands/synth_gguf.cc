@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kExpertPlace = ".experts.";
 constexpr std::int64_t kBlock = 32;
-constexpr std::size_t kBlockBytes = 18;  // of Q4_0
+constexpr std::size_t kBlockBytes = 18;  // a block of Q4_0
 
 // "model.layers.3.mlp.experts.7.up_proj.weight" as "blk.3." and "mlp.experts.{}.up_proj.weight".
 struct OfficialName {
@@ -115,7 +115,7 @@ void write_moe(const ModelConfig& config, GgufEntries& out) {
   }
 }
 
-// What the files cannot say, or peers would read in another way.
+// Refuses what the files cannot say, or peers would read in another way.
 Status check(const ModelConfig& config) {
   const auto* mla = std::get_if<DeepSeekMlaConfig>(&config.family);
   if (mla == nullptr || mla->index_n_heads > 0) {

@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-// Of tokenizer.ggml.token_type.
+// Values of tokenizer.ggml.token_type.
 enum : std::int32_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
 struct Vocabulary {
@@ -55,7 +55,7 @@ Status generate(const ModelConfig& config, Vocabulary& vocabulary) {
   return {};
 }
 
-// The members of "model" and "added_tokens". What is there is checked by whoever loads the file.
+// The members of "model" and "added_tokens". The loader of the file checks their values.
 Status read(const std::string& path, Vocabulary& vocabulary) {
   SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(path));
   SLUICE_ASSIGN_OR_RETURN(const json::value file, parse_json(text, path));

@@ -42,7 +42,7 @@ void apply_defaults(const GenerationConfig& generation, TextOptions& options);
 
 // Checked; the message of an error names the flag's meaning, its range and the value.
 Result<SamplingParams> sampling_params(const TextOptions& options);
-// Null: none. What the ranges do not allow is found by the engine.
+// Null: none. The engine refuses values outside the ranges.
 std::shared_ptr<const TokenRules> token_rules(const TextOptions& options);
 
 // sluice run: one answer to stdout.

@@ -33,7 +33,7 @@ void add_numerics_flags(CLI::App& command, EngineSetup& options) {
           {"--expert-dtype",
            &numerics.expert_dtype,
            "NAME",
-           "With --profile sm90: int8 for experts in MXFP4, whose sums are exact, beside the others' inputs",
+           "With --profile sm90: int8 keeps the exact integer sums of experts in MXFP4",
            {.choices = {"auto", "int8"}}},
           {"--kv-cache-dtype",
            &numerics.kv_cache_dtype,
@@ -64,7 +64,7 @@ void add_machine_flags(CLI::App& command, EngineSetup& options) {
           {"--tensor-parallel-size", &machine.tensor_parallel_size, "N",
            "GPUs of this machine that share every layer; the answers are those of one, bit for bit"},
           {"--collective-timeout", &machine.collective_timeout, "SECONDS",
-           "How long one of several GPUs waits for another before the engine fails with its name"},
+           "Seconds that one of several GPUs waits for another before the engine fails with its name"},
           {"--isa",
            &machine.isa,
            "NAME",
@@ -73,7 +73,7 @@ void add_machine_flags(CLI::App& command, EngineSetup& options) {
           {"--kernels", &machine.kernels, "CHANGES", kKernelsHelp},
           {"--threads", &machine.threads, "N", "Threads that compute; 0: the number that decodes fastest"},
           {"--pin-threads", SwitchTarget{&machine.pin_threads}, "",
-           "Each thread on a core of its own, if there are as many"},
+           "Keep each thread on a core of its own, if there are as many threads as cores"},
           {"--cuda-graphs", SwitchTarget{&machine.cuda_graphs}, "",
            "On a GPU, the kernels of a step of up to 256 rows start as one graph; off: one by one"},
       });
@@ -88,9 +88,9 @@ void add_loading_flags(CLI::App& command, EngineSetup& options) {
            "auto: the checkpoint in the model's folder; dummy: random weights for its config.json, to measure a "
            "model whose weights are not at hand"},
           {"--dummy-experts", &model.dummy_experts, "N",
-           "Routed experts of a layer that have random weights of their own; the others share them; 0: all"},
+           "With random weights: routed experts of a layer with weights of their own, which the others share; 0: all"},
           {"--balanced-experts", &model.balanced_experts, "",
-           "Random weights send about as many tokens to each routed expert"},
+           "With random weights: send about as many tokens to each routed expert"},
           {"--max-model-len", &model.max_model_len, "N", "Most tokens of prompt and answer; 0: the model's own limit"},
           {"--pack", SwitchTarget{&model.pack}, "",
            "Bring weights into the kernels' form at load; off: use them from the checkpoint's shared pages"},
@@ -110,11 +110,11 @@ void add_scheduling_flags(CLI::App& command, EngineSetup& options) {
                 {"--kv-cache-memory", ByteTarget{&cache.kv_cache_memory}, "SIZE",
                  "Memory of the KV cache, such as 512MiB or 4GB; 0: a quarter of the machine's"},
                 {"--enable-prefix-caching", SwitchTarget{&cache.enable_prefix_caching}, "",
-                 "Reuse what equal prompt starts have computed"},
+                 "Reuse the cached state of prompts that begin with the same tokens"},
                 {"--enable-chunked-prefill", SwitchTarget{&scheduler.enable_chunked_prefill}, "",
                  "Cut long prompts; off needs --max-num-batched-tokens of at least --max-model-len"},
                 {"--enable-mixed-prefill-decode", SwitchTarget{&scheduler.enable_mixed_prefill_decode}, "",
-                 "Prompts and answers in the same step"},
+                 "Compute prompts and answers in the same step"},
                 {"--long-prefill-token-threshold", &scheduler.long_prefill_token_threshold, "N",
                  "Most rows of one prompt in a step; 0: no limit"},
                 {"--scheduling-policy", choice(&scheduler.scheduling_policy, kServedPolicies), "NAME",
@@ -150,7 +150,7 @@ void add_speculation_flags(CLI::App& command, EngineSetup& options) {
 
 void add_log_level_flag(CLI::App& command, std::string& log_level) {
   add_flags(command, kOwnFlags,
-            {{"--log-level", &log_level, "LEVEL", "What is logged: trace, debug, info, warning, error or off"}});
+            {{"--log-level", &log_level, "LEVEL", "Level of the log: trace, debug, info, warning, error or off"}});
 }
 
 void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_level) {
@@ -166,16 +166,16 @@ void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_
 }
 
 void add_chat_flags(CLI::App& command, ChatEncodingOptions& options) {
-  add_flags(
-      command, "Chat",
-      {
-          {"--chat-template", &options.template_file, "FILE", "A Jinja template in the place of the model's own"},
-          {"--tool-call-parser", &options.parsers.tool_call, "NAME",
-           "How tool calls are read: hermes, llama3_json, deepseek_v3, deepseek_v31, deepseek_v32, deepseek_v4 or "
-           "none; by default as the template writes them"},
-          {"--reasoning-parser", &options.parsers.reasoning, "NAME",
-           "How reasoning is read: think or none; by default think if the template writes <think>"},
-      });
+  add_flags(command, "Chat",
+            {
+                {"--chat-template", &options.template_file, "FILE", "A Jinja template in the place of the model's own"},
+                {"--tool-call-parser", &options.parsers.tool_call, "NAME",
+                 "Syntax of an answer's tool calls: hermes, llama3_json, deepseek_v3, deepseek_v31, deepseek_v32, "
+                 "deepseek_v4 or "
+                 "none; by default as the template writes them"},
+                {"--reasoning-parser", &options.parsers.reasoning, "NAME",
+                 "Syntax of an answer's reasoning: think or none; by default think if the template writes <think>"},
+            });
 }
 
 }  // namespace sluice

@@ -13,7 +13,7 @@ namespace sluice {
 
 struct ChatEncodingOptions;
 
-// Of --kernels, here and of `sluice kernels`.
+// The help of --kernels, here and of `sluice kernels`.
 inline constexpr const char* kKernelsHelp =
     "Leaves out what the processor has, -amx,-vnni, or corrects what it is taken to be fast at (see `sluice kernels`)";
 
@@ -21,7 +21,7 @@ void add_log_level_flag(CLI::App& command, std::string& log_level);
 // Also the positional MODEL and --log-level.
 void add_engine_flags(CLI::App& command, EngineSetup& options, std::string& log_level);
 
-// How conversations are written and answers parsed, if not as the model says.
+// Adds the flags that say how conversations are written and answers parsed, if not as the model says.
 void add_chat_flags(CLI::App& command, ChatEncodingOptions& options);
 
 }  // namespace sluice

@@ -66,7 +66,7 @@ using FlagTarget =
 
 struct FlagRules {
   std::vector<std::string> choices = {};                // none: any
-  std::map<std::string, std::string> old_names = {};    // of choices: accepted, and read as the new name
+  std::map<std::string, std::string> old_names = {};    // old names of choices: accepted, and read as the new name
   std::optional<std::pair<double, double>> range = {};  // both ends are allowed
   std::optional<std::string> shown_default = {};        // in place of the target's value
   std::vector<const char*> excludes = {}, needs = {};   // flags that stand above in the table, or in an earlier one
@@ -77,7 +77,7 @@ struct FlagRules {
 struct Flag {
   const char* name;  // "--name", "-n,--name", or an argument's NAME
   FlagTarget target;
-  const char* shape;  // of the value, in capitals: N, FILE, NAME, ...; "": a flag without one, or an argument
+  const char* shape;  // the value's, in capitals: N, FILE, NAME, ...; "": a flag without one, or an argument
   std::string text;   // one sentence without its full stop; it reads alone
   FlagRules rules = {};
 };

@@ -29,7 +29,7 @@ void add_logits(CLI::App& app, Invocation& invocation) {
 
 void add_score(CLI::App& app, Invocation& invocation) {
   const auto [command, options] = add_command(
-      app, invocation, "score", "Write what a model says of the tokens of texts to a safetensors file", run_score);
+      app, invocation, "score", "Write the log-probabilities of the tokens of texts to a safetensors file", run_score);
   add_flags(
       command, kOwnFlags,
       {
@@ -41,12 +41,14 @@ void add_score(CLI::App& app, Invocation& invocation) {
           {"OUT",
            &options.out,
            "",
-           "The file to write: of text i the tensors i.token_ids, i.logprobs, i.ranks, ...",
+           "The file to write: for text i the tensors i.token_ids, i.logprobs, i.ranks, ...",
            {.is_required = true}},
-          {"--top", &options.top, "K", "Also the likeliest tokens at each position: i.top_ids, i.top_logprobs"},
-          {"--distributions", &options.distributions, "", "Also the log-probabilities of all tokens: i.distributions"},
-          {"--experts", &options.experts, "", "Also the experts of each position: i.routed_experts"},
-          {"--indices", &options.indices, "", "Also what the indexers chose for each position: i.sparse_indices"},
+          {"--top", &options.top, "K", "Also write the K likeliest tokens at each position: i.top_ids, i.top_logprobs"},
+          {"--distributions", &options.distributions, "",
+           "Also write the log-probabilities of all tokens: i.distributions"},
+          {"--experts", &options.experts, "", "Also write the experts of each position: i.routed_experts"},
+          {"--indices", &options.indices, "",
+           "Also write the entries that indexers chose for each position: i.sparse_indices"},
       });
   add_engine_flags(command, options.engine, invocation.log_level);
 }
@@ -61,18 +63,18 @@ void add_eval(CLI::App& app, Invocation& invocation) {
                 {"--perplexity",
                  &options.perplexity,
                  "FILE",
-                 "A text: how well the model predicts its tokens",
+                 "A text file: measure how well the model predicts its tokens",
                  {.excludes = {"--task"}}},
                 {"--against",
                  &options.against,
                  "PROFILE",
-                 "With --perplexity: also another profile, and how far apart the two predict: default, plain or ref",
+                 "With --perplexity: another profile to compare predictions with: default, plain or ref",
                  {.choices = {"default", "plain", "ref"}, .needs = {"--perplexity"}}},
-                {"--window", &options.window, "N", "Tokens of a window; its second half is scored"},
-                {"--json", &options.json, "FILE", "Also write the result, of a task for each item"},
-                {"--limit", &options.limit, "N", "Only the first items of the task; 0: all"},
+                {"--window", &options.window, "N", "With --perplexity: tokens of a window; its second half is scored"},
+                {"--json", &options.json, "FILE", "Also write the results to this file, those of a task item by item"},
+                {"--limit", &options.limit, "N", "Ask only the first N items of the task; 0: all"},
                 {"--concurrency", &options.concurrency, "N", "Requests in flight"},
-                {"--max-tokens", &options.max_tokens, "N", "Longest answer"},
+                {"--max-tokens", &options.max_tokens, "N", "Most tokens of an answer"},
             });
   add_engine_flags(command, options.engine, invocation.log_level);
   add_chat_flags(command, options.chat);
@@ -81,17 +83,18 @@ void add_eval(CLI::App& app, Invocation& invocation) {
 void add_inspect(CLI::App& app, Invocation& invocation) {
   const auto [command, options] =
       add_command(app, invocation, "inspect",
-                  "Show what a checkpoint, or a config.json alone, is made of and what it costs", run_inspect);
-  add_flags(command, kOwnFlags, {{"--tensors", &options.tensors, "", "Every tensor instead of a line for each layer"}});
+                  "Show the parts of a checkpoint, or of a config.json alone, and their cost", run_inspect);
+  add_flags(command, kOwnFlags,
+            {{"--tensors", &options.tensors, "", "Show every tensor instead of a line for each layer"}});
   add_engine_flags(command, options.engine, invocation.log_level);
 }
 
 void add_kernels(CLI::App& app, Invocation& invocation) {
   const auto [command, options] =
-      add_command(app, invocation, "kernels", "Show which kernel runs on this machine for what", run_kernels);
+      add_command(app, invocation, "kernels", "Show the kernels that run on this machine, and for what", run_kernels);
   add_flags(command, kOwnFlags,
             {
-                {"--isa", &options.isa, "NAME", "auto, scalar, avx2, avx512 or avx512vbmi"},
+                {"--isa", &options.isa, "NAME", "Kernels: auto, scalar, avx2, avx512 or avx512vbmi"},
                 {"--kernels", &options.kernels, "CHANGES", kKernelsHelp},
             });
   add_log_level_flag(command, invocation.log_level);
@@ -107,10 +110,10 @@ void add_verify(CLI::App& app, Invocation& invocation) {
           {"--schedules", &options.schedules, "N", "Random schedules to try"},
           {"--brief", &options.brief, "", "Short prompts only: several times as many schedules in the same time"},
           {"--half", choice(&options.half), "both|borders|rows|scheduling|moves",
-           "Only short sequences over the borders of the model, only schedules that drive the cache, or only those of "
-           "the scheduler; or, with --device, such that move sequences between it and the CPU"},
+           "Kinds of schedules: borders (short sequences over the model's borders), rows (drive the cache), scheduling "
+           "(by the scheduler), both (all of these), or, with --device, moves (sequences move between it and the CPU)"},
           {"--seed", &options.seed, "N", "Seed of the schedules; by default a fresh one"},
-          {"--json", &options.json, "FILE", "Also write the report here"},
+          {"--json", &options.json, "FILE", "Also write the report to this file"},
       });
   add_engine_flags(command, options.engine, invocation.log_level);
 }

@@ -23,15 +23,15 @@ void add_address_flags(CLI::App& command, ServeOptions& options) {
                 {"--drain-timeout", &options.drain_timeout_seconds, "SECONDS",
                  "Time that running requests have to finish after SIGTERM"},
                 {"--enable-debug-endpoints", &options.enable_debug_endpoints, "",
-                 "/debug/* for other machines too; on a loopback address it is always there"},
+                 "Answer /debug/* to other machines, too; on a loopback address it is always answered"},
                 {"--cors-origin", &options.cors_origins, "ORIGIN",
                  "An origin whose pages may use the server, https://chat.example; * for all. May be repeated"},
                 {"--max-waiting-requests", &options.waiting.max_requests, "N",
-                 "Answer 429 when so many requests wait for their first token"},
+                 "Most requests that wait for their first token; further ones are answered 429"},
                 {"--max-waiting-tokens", &options.waiting.max_tokens, "N",
-                 "Answer 429 when the prompts that wait have so many tokens; a request alone may have more"},
+                 "Most tokens of the prompts that wait, else requests are answered 429; a request alone may have more"},
                 {"--strict-fields", &options.strict_fields, "",
-                 "Refuse requests with fields that nobody knows, instead of ignoring and naming those"},
+                 "Refuse requests with unknown fields, instead of ignoring and naming those"},
             });
 }
 
@@ -45,7 +45,7 @@ void add_key_flags(CLI::App& command, ServeOptions& options) {
           {"--api-key-file", &options.keys.file, "FILE",
            "Keys that requests must have, one a line; read again at SIGHUP"},
           {"--admin-key", &options.keys.admin_keys, "KEY",
-           "A key that also opens /debug, to whoever has it and nobody else; or SLUICE_ADMIN_KEY"},
+           "A key that also opens /debug, which then needs one; may be repeated; or SLUICE_ADMIN_KEY"},
           {"--admin-key-file", &options.keys.admin_file, "FILE", "Admin keys, one a line; read again at SIGHUP"},
           {"--tls-certificate", &options.tls_certificate, "FILE", "Certificate chain in PEM; read again at SIGHUP"},
           {"--tls-key", &options.tls_key, "FILE", "The certificate's private key in PEM; read again at SIGHUP"},
@@ -54,30 +54,32 @@ void add_key_flags(CLI::App& command, ServeOptions& options) {
 
 void add_limit_flags(CLI::App& command, ServeOptions& options) {
   KeyLimitOptions& limits = options.key_limits;
-  add_flags(command, "Limits",
-            {
-                {"--network-threads", &options.network_threads, "N",
-                 "Threads for the network; more than one pays above some 20,000 tokens a second"},
-                {"--max-connections", &options.max_connections, "N", "Most connections; further ones are answered 503"},
-                {"--max-body-size",
-                 ByteTarget{&options.max_body_bytes},
-                 "SIZE",
-                 "Longest body of a request; larger ones are answered 413",
-                 {.shown_default = "16MiB"}},
-                {"--max-running-per-key", &limits.max_running, "N",
-                 "Generating requests of an API key at once, beyond which they are answered 429; 0: no limit"},
-                {"--requests-per-minute", &limits.requests_per_minute, "N",
-                 "Generating requests of an API key in a minute; 0: no limit"},
-                {"--tokens-per-minute", &limits.tokens_per_minute, "N",
-                 "Tokens of prompts and answers of an API key in a minute; 0: no limit"},
-                {"--request-timeout", &options.request_timeout_seconds, "SECONDS",
-                 "After so long a request ends with 503, if it has no header X-Request-Timeout; 0: never"},
-                {"--unread-timeout", &options.unread_timeout_seconds, "SECONDS",
-                 "A client with over 1 MiB of its answer left to read pauses it, and is cut off after so long"},
-                {"--watchdog", &options.watchdog_seconds, "SECONDS",
-                 "When a step of the engine takes longer than so long, say so in the log and let /health/live fail; 0: "
-                 "never"},
-            });
+  add_flags(
+      command, "Limits",
+      {
+          {"--network-threads", &options.network_threads, "N",
+           "Threads for the network; more than one pays above some 20,000 tokens a second"},
+          {"--max-connections", &options.max_connections, "N", "Most connections; further ones are answered 503"},
+          {"--max-body-size",
+           ByteTarget{&options.max_body_bytes},
+           "SIZE",
+           "Longest body of a request; larger ones are answered 413",
+           {.shown_default = "16MiB"}},
+          {"--max-running-per-key", &limits.max_running, "N",
+           "Most generating requests of an API key at once; further ones are answered 429; 0: no limit"},
+          {"--requests-per-minute", &limits.requests_per_minute, "N",
+           "Most generating requests of an API key in a minute; 0: no limit"},
+          {"--tokens-per-minute", &limits.tokens_per_minute, "N",
+           "Most tokens of prompts and answers of an API key in a minute; 0: no limit"},
+          {"--request-timeout", &options.request_timeout_seconds, "SECONDS",
+           "Seconds after which a request without the header X-Request-Timeout ends with 503; 0: never"},
+          {"--unread-timeout", &options.unread_timeout_seconds, "SECONDS",
+           "Seconds after which a client is cut off that leaves over 1 MiB of its answer unread; the answer pauses "
+           "meanwhile"},
+          {"--watchdog", &options.watchdog_seconds, "SECONDS",
+           "Seconds after which a step of the engine that has not ended is logged and makes /health/live fail; 0: "
+           "never"},
+      });
 }
 
 void add_log_flags(CLI::App& command, ServeOptions& options) {
@@ -85,7 +87,7 @@ void add_log_flags(CLI::App& command, ServeOptions& options) {
             {
                 {"--log-format", choice(&options.log_format), "NAME", "Form of the log: text or json"},
                 {"--metrics-prefix", &options.metrics_prefix, "TEXT",
-                 "How names in /metrics begin; vllm: for dashboards and gateways that know those"},
+                 "Beginning of the names in /metrics; vllm: for dashboards and gateways that know those"},
                 {"--otlp-endpoint", &options.otlp_endpoint, "http://HOST:4318",
                  "Send a trace of each generating request to this OpenTelemetry collector (OTLP over HTTP, JSON)"},
                 {"--log-text", &options.log_text, "", "Write prompts and answers into the log"},

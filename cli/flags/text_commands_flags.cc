@@ -19,17 +19,18 @@ void add_text_flags(CLI::App& command, TextOptions& options) {
       command, "Sampling",
       {
           {"--temperature", &options.temperature, "T", "Randomness of the choice; 0: always the likeliest token"},
-          {"--top-p", &options.top_p, "P", "Keep the likeliest tokens up to this probability"},
+          {"--top-p", &options.top_p, "P", "Keep the likeliest tokens up to this sum of probabilities"},
           {"--top-k", &options.top_k, "K", "Keep this many of the likeliest tokens; 0: all"},
           {"--min-p", &options.min_p, "P", "Drop tokens below this part of the best one's probability"},
           {"--repetition-penalty", &options.repetition_penalty, "X",
            "Divide the logits of tokens that prompt or answer have; by default the model's, as for top-p, top-k, min-p "
            "and the next two"},
-          {"--presence-penalty", &options.presence_penalty, "X", "Taken from the logit of tokens that the answer has"},
+          {"--presence-penalty", &options.presence_penalty, "X",
+           "Number taken from the logit of each token that the answer has"},
           {"--frequency-penalty", &options.frequency_penalty, "X",
-           "Taken from the logit of a token as often as the answer has it"},
-          {"--seed", &options.seed, "N", "The same seed gives the same answer; by default a new one"},
-          {"--max-tokens", &options.max_tokens, "N", "Longest answer"},
+           "Number taken from the logit of a token as often as the answer has it"},
+          {"--seed", &options.seed, "N", "Seed of the draws; the same one gives the same answer; by default a new one"},
+          {"--max-tokens", &options.max_tokens, "N", "Most tokens of an answer"},
       });
 }
 
@@ -46,8 +47,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
   add_flags(command, kOwnFlags,
             {
                 {"-p,--prompt", &options.prompt, "TEXT", "The question; - reads standard input", {.is_required = true}},
-                {"--system", &options.system, "TEXT", "System message"},
-                {"--thinking", &options.thinking, "", "Reason before the answer"},
+                {"--system", &options.system, "TEXT", "The system message"},
+                {"--thinking", &options.thinking, "", "Let the model reason before the answer"},
                 {"--raw", &options.raw, "", "Continue the text as it is, without the chat encoding"},
             });
   add_engine_flags(command, options.engine, invocation.log_level);
@@ -59,8 +60,8 @@ void add_chat(CLI::App& app, Invocation& invocation) {
   const auto [command, options] = add_command(app, invocation, "chat", "Talk in the terminal", run_chat);
   add_flags(command, kOwnFlags,
             {
-                {"--system", &options.system, "TEXT", "System message"},
-                {"--thinking", &options.thinking, "", "Reason before the answers"},
+                {"--system", &options.system, "TEXT", "The system message"},
+                {"--thinking", &options.thinking, "", "Let the model reason before the answers"},
             });
   add_engine_flags(command, options.engine, invocation.log_level);
   add_chat_flags(command, options.chat);

@@ -30,9 +30,9 @@ struct CommandText {
   std::string help, footer;
   std::vector<FlagText> positionals;
   std::vector<FlagGroup> groups;      // in the order of --help; then those of commands within it (`bench serve`)
-  std::vector<CommandText> commands;  // of the program itself
+  std::vector<CommandText> commands;  // only the program itself has them
 
-  std::vector<FlagText> flags() const;  // of all groups
+  std::vector<FlagText> flags() const;  // the flags of all groups
   const CommandText* command(const std::string& name) const;
 };
 

@@ -62,7 +62,7 @@ complete -F _{0} {0}
                      program.name, joined(command_names(program)), joined(flag_names(program)), cases);
 }
 
-// What zsh and fish read between single quotes.
+// Returns the text as zsh and fish read it between single quotes.
 std::string quoted(const std::string& text, const char* quote, const std::string& special = "") {
   std::string out;
   for (const char c : text) {

@@ -1,8 +1,8 @@
 // TokenConstraint: which tokens may come next in an answer. The engine asks it before every draw and tells it every
 // token; it knows nothing of the model.
 //
-// What is allowed is a function of the tokens accepted so far, and of nothing else. Thread safety: one thread at a time
-// for each object; copies are independent of each other and may be used at the same time.
+// The allowed tokens are a function of the tokens accepted so far, and of nothing else. Thread safety: one thread at a
+// time for each object; copies are independent of each other and may be used at the same time.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace sluice {
 
 class TokenConstraint {
  public:
-  // So many tokens can be taken back; more is the caller's fault.
+  // At most this many tokens can be taken back; a caller must not ask for more.
   static constexpr std::size_t kMostRollback = 256;
 
   virtual ~TokenConstraint() = default;

@@ -22,7 +22,7 @@
 
 namespace sluice {
 
-inline constexpr std::int64_t kMaxDistributionBytes = std::int64_t{64} << 20;  // of a prompt
+inline constexpr std::int64_t kMaxDistributionBytes = std::int64_t{64} << 20;  // the most for one prompt
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
 
@@ -34,16 +34,16 @@ struct TokenLogprob {
 // The log-probabilities of a prompt's tokens, bit for bit those at which the sampler would have drawn them there.
 struct PromptLogprob {
   float logprob = 0.0F;
-  int rank = 0;                          // of the token among all, from 1
+  int rank = 0;                          // the token's rank among all, from 1
   std::vector<TokenLogprob> top;         // the likeliest tokens
-  std::vector<float> distribution = {};  // of all tokens, when asked for
+  std::vector<float> distribution = {};  // over all tokens, when asked for
 };
 struct PromptLogprobs {
   int start = 1;                        // the first position that has one: nothing comes before token 0
-  std::vector<PromptLogprob> tokens{};  // of positions start, start + 1, ...
+  std::vector<PromptLogprob> tokens{};  // at positions start, start + 1, ...
 };
 
-// What layers chose for consecutive positions, from the first that was not reported before.
+// The experts and entries that layers chose for consecutive positions, from the first that was not reported before.
 struct ExportedRows {
   int rows = 0;
   std::vector<int> expert_layers = {};  // the layers with routed experts
@@ -52,10 +52,10 @@ struct ExportedRows {
   std::vector<int> entry_layers = {};           // the layers with an indexer
   int tokens_per_entry = 0;                     // entry e is about tokens [e * this, (e + 1) * this)
   std::vector<std::int32_t> entry_counts = {};  // [rows, entry_layers]
-  std::vector<std::int32_t> entries = {};       // so many of each, ascending
+  std::vector<std::int32_t> entries = {};       // entry_counts of them for each row and layer, ascending
 };
 
-// What the engine reports for one request, one generated token at a time, in order; the last one has `finished`.
+// The engine's report for one request, one generated token at a time, in order; the last one has `finished`.
 struct Output {
   int choice = 0;                     // which of RequestOptions::n; each ends by itself
   std::optional<std::int32_t> token;  // absent when the request ended without one (cancelled, error, max_tokens 0)
@@ -68,9 +68,10 @@ struct Output {
   std::chrono::steady_clock::time_point admitted{};            // when its sequence first got memory; unset: never
   bool predicted = false;                                      // the token was drafted from the prediction
   std::shared_ptr<const PromptLogprobs> prompt_logprobs = {};  // when asked for: in the first output of each choice
-  // When asked for: of all positions before that of `token`. Of a prompt without an answer: its last position, too.
+  // When asked for: the choices of the layers for all positions before that of `token`. A prompt without an answer has
+  // its last position, too.
   std::shared_ptr<const ExportedRows> exported = {};
-  std::shared_ptr<const std::string> weights_version = {};  // of the model that computes all of it
+  std::shared_ptr<const std::string> weights_version = {};  // the version of the model that computes all of it
 };
 
 struct Request : RequestOptions {
@@ -85,26 +86,26 @@ using RequestId = std::uint64_t;
 std::uint64_t choice_seed(std::uint64_t seed, int choice);
 
 // The prefix cache. A prompt counts once, when it is first admitted, whatever its request's n is and however often its
-// sequences are preempted: prompt >= matched (their blocks are cached) >= resumed (there is also a place to resume
-// from, so they are not computed).
+// sequences are preempted. Its tokens: prompt >= matched (their blocks are cached) >= resumed (there is also a place to
+// resume from, so they are not computed).
 struct CacheStats {
   std::uint64_t admissions = 0, prompt_tokens = 0, matched_tokens = 0, resumed_tokens = 0;
   std::uint64_t lost_to_retention_tokens = 0;  // matched - resumed: no window page was kept where the match ends
   std::uint64_t shared_waits = 0;              // requests that waited for another to compute their common prefix
-  std::uint64_t inserted_blocks = 0, evicted_blocks = 0;    // of the latent pool
-  std::uint64_t inserted_windows = 0, evicted_windows = 0;  // of the window pool; windows kept by retention
+  std::uint64_t inserted_blocks = 0, evicted_blocks = 0;    // the latent pool's
+  std::uint64_t inserted_windows = 0, evicted_windows = 0;  // the window pool's; windows kept by retention
   int latent_pages_total = 0, latent_pages_cached = 0, latent_pages_used = 0;  // cached: reusable, owned by no one
   int window_pages_total = 0, window_pages_cached = 0, window_pages_used = 0;
 };
 
-// Of drafted tokens, how many were right. by_depth[i]: those drafted at depth i + 1.
+// Counts of drafted tokens, and of those that were right. by_depth[i]: those drafted at depth i + 1.
 struct DraftStats {
   std::uint64_t drafts = 0, drafted_tokens = 0, accepted_tokens = 0;
   std::array<std::uint64_t, kMostDrafts> drafted_by_depth{}, accepted_by_depth{};
 };
 
-// How many steps took up to so many seconds (of planning, computing and reporting), and had up to so many rows; the
-// last count is of those above all bounds.
+// Counts of steps by the seconds that they took (planning, computing and reporting) and by their rows. Each count is of
+// the steps up to its bound and above the one before; the last count is of those above all bounds.
 struct StepCounts {
   static constexpr std::array<double, 14> kSeconds{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                    0.1,    0.25,  0.5,    1,     2.5,  5,     10};
@@ -112,7 +113,7 @@ struct StepCounts {
   std::array<std::uint64_t, kSeconds.size() + 1> by_seconds{};
   std::array<std::uint64_t, kRows.size() + 1> by_rows{};
   double seconds = 0;
-  std::uint64_t rows = 0;  // of all steps
+  std::uint64_t rows = 0;  // the sum over all steps
 };
 
 struct EngineStats {  // a snapshot; counters since the start
@@ -121,8 +122,8 @@ struct EngineStats {  // a snapshot; counters since the start
   // it. Rows that were computed before, and were dropped by a preemption or could not be shared with another choice.
   std::uint64_t prompt_tokens = 0, recomputed_tokens = 0;
   int running = 0, waiting = 0;
-  int paused = 0;                               // of both
-  std::array<int, kWaitReasons> waiting_for{};  // of those that wait, by WaitReason
+  int paused = 0;                               // how many of both are paused
+  std::array<int, kWaitReasons> waiting_for{};  // how many wait, by WaitReason
   bool failed = false;                          // health() is not ok
   double turn_seconds = 0;                      // that the step loop has been in the step it is in; 0: in none
   StepCounts step_counts;
@@ -182,7 +183,7 @@ class Engine {
   virtual int max_model_len() const = 0;
   // The largest Request::max_tokens that submit() accepts for a prompt of this length; 0: such a prompt is refused.
   virtual int most_tokens(int prompt_tokens) const = 0;
-  // Of config.json and generation_config.json, and of the tokenizer where the caller named its own.
+  // The end tokens of config.json and generation_config.json, and of the tokenizer where the caller named its own.
   virtual std::vector<std::int32_t> end_token_ids() const = 0;
   // Whether its device can change logits by TokenRules: penalties and biases. Requests that ask for it are refused
   // else.

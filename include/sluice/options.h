@@ -7,14 +7,14 @@
 namespace sluice {
 
 inline constexpr int kMostStepRows = 512;
-inline constexpr int kMostDrafts = 8;  // of a sequence in a step
+inline constexpr int kMostDrafts = 8;  // the most drafts of a sequence in a step
 
 enum class LoadFormat {
   kAuto,   // the checkpoint in the folder
   kDummy,  // random weights for the folder's config.json, which is all of it that is read
 };
 
-// How latent attention computes long spans.
+// The way in which latent attention computes long spans.
 enum class MlaPrefill {
   kAbsorbed,
   kExpanded,  // gives up the row law (docs/guarantees.md)
@@ -48,8 +48,8 @@ enum class SchedulingPolicy {
 struct ModelOptions {
   std::string folder;
   LoadFormat load_format = LoadFormat::kAuto;
-  // Of random weights: so many routed experts a layer have weights of their own, the others those of
-  // e % dummy_experts; 0: all.
+  // With random weights: this many routed experts a layer have weights of their own, the others those of e %
+  // dummy_experts; 0: all.
   int dummy_experts = 0;
   // A token's id says which experts it goes to, about as many tokens to each; no score does.
   bool balanced_experts = false;
@@ -62,7 +62,7 @@ struct ModelOptions {
   bool handle_sigbus = false;
 };
 
-// What decides the bits of an answer. Nothing else does (docs/guarantees.md).
+// The options that decide the bits of an answer. Nothing else does (docs/guarantees.md).
 struct NumericsOptions {
   std::string profile = "default";         // default | amx | plain | ref | sm90
   std::string compute_dtype = "auto";      // auto | f32 | bf16 | int8 | fp8

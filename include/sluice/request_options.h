@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-inline constexpr int kMaxChoices = 1024;  // of a request
+inline constexpr int kMaxChoices = 1024;  // the most choices of a request
 
 struct RequestOptions {
   int max_tokens = 16;                            // generated tokens, >= 0

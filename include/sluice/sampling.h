@@ -1,10 +1,9 @@
 // SamplingParams: how the next token is chosen from the logits.
 //
 // The sampled token is a function of (logits, these parameters, seed, position) only, and with TokenRules of the tokens
-// before it. Of the tokens that the filters
-// keep, it is the one with the highest logit / temperature + noise; the noise of a token is a function of (seed,
-// position, its id), so rows with nearly the same logits mostly give the same token. Ties go to the lower id.
-// Temperature 0 is greedy.
+// before it. Among the tokens that the filters keep, it is the one with the highest logit / temperature + noise. The
+// noise of a token is a function of (seed, position, its id), so rows with nearly the same logits mostly give the same
+// token. Ties go to the lower id. Temperature 0 is greedy.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +37,7 @@ struct SamplingParams {
 struct TokenRules {
   float presence_penalty = 0.0F, frequency_penalty = 0.0F, repetition_penalty = 1.0F;
   std::vector<std::pair<std::int32_t, float>> logit_bias = {};  // by id, each once
-  int min_tokens = 0;                                           // before so many no end token is drawn
+  int min_tokens = 0;                                           // no end token is drawn before this many tokens
   std::vector<std::vector<std::int32_t>> bad_words = {};        // sequences that the answer does not have
   std::vector<std::int32_t> allowed_token_ids = {};             // no others are drawn; empty: all may be
 

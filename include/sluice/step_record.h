@@ -1,5 +1,5 @@
-// What the engine did, step by step, and where it stands: for people who want to see it work. Lengths, positions and
-// counts only; no token and no text.
+// The record of what the engine did, step by step, and where it stands, for people who want to see it work. It has
+// lengths, positions and counts only; no token and no text.
 //
 // Plain values; thread safety: those of any plain value.
 #pragma once
@@ -27,9 +27,9 @@ inline constexpr int kWaitReasons = 8;
 struct StepItem {
   enum class Kind : std::uint8_t {
     kArrival,     // a: prompt tokens, b: max_tokens, detail: which choice of its request
-    kRequest,     // of the one that arrived: a: the request's number, b: priority
-    kMessage,     // of the one that arrived: a: a position where a message begins
-    kAgain,       // of the one that arrived: its prompt is that of sequence a
+    kRequest,     // follows kArrival: a: the request's number, b: priority
+    kMessage,     // follows kArrival: a: a position where a message begins
+    kAgain,       // follows kArrival: its prompt is that of sequence a
     kBlock,       // id(): stands for its next 128 tokens and all before them
     kFork,        // it goes on from sequence a with the same tokens, of which b are in the cache; detail: choice
     kWait,        // a: a WaitReason, other than when it was last looked at
@@ -38,7 +38,7 @@ struct StepItem {
     kSpan,        // a: first position, b: rows() and again(), detail: drafts among them; flag kSamples
     kEnd,         // a: tokens generated; flag kBetween: cancelled between two steps
     kPause,       // between two steps; a: 1: it gets no more rows, 0: it goes on
-    kIdle,        // of no sequence; a: plans without a row since the last item, as all waited for paused ones' memory
+    kIdle,  // without a sequence; a: plans without a row since the last item, as all waited for paused ones' memory
   };
   static constexpr std::uint8_t kSwapped = 1, kSamples = 1, kBetween = 1;
 
@@ -48,10 +48,10 @@ struct StepItem {
   std::uint32_t sequence = 0;
   std::int32_t a = 0, b = 0;
 
-  // Of a span: its rows, and how many of them had been computed before a preemption.
+  // For a span: its rows, and how many of them had been computed before a preemption.
   int rows() const { return b & 0xFFFF; }
   int again() const { return static_cast<int>(static_cast<std::uint32_t>(b) >> 16); }
-  // Of a block: 52 bits that are drawn anew for each engine, so that nobody can look up what the tokens are.
+  // For a block: 52 bits that are drawn anew for each engine, so that no reader can find out what the tokens are.
   std::int64_t id() const {
     return static_cast<std::int64_t>(static_cast<std::uint32_t>(a) |
                                      (std::uint64_t{static_cast<std::uint32_t>(b)} << 32));
@@ -84,8 +84,8 @@ struct SequenceSnapshot {
   State state = State::kWaiting;
   WaitReason reason = WaitReason::kQueue;  // while it waits
   int prompt_tokens = 0, tokens = 0;       // known: the prompt and the answer so far
-  int computed = 0;                        // of these, in the cache
-  int cached_tokens = 0;                   // of the prompt, not computed when it was admitted
+  int computed = 0;                        // how many of these are in the cache
+  int cached_tokens = 0;                   // prompt tokens that were not computed when it was admitted
   int window_pages = 0;
   std::vector<std::int32_t> latent_pages;  // in the order of its blocks
 };
@@ -106,11 +106,12 @@ struct PoolSnapshot {
 struct EngineSnapshot {
   std::int64_t now_ns = 0;
   std::string policy;
-  int most_rows = 0, most_sequences = 0, most_tokens = 0;  // of a step, running at once, of a sequence
+  int most_rows = 0, most_sequences = 0,
+      most_tokens = 0;  // rows of a step; sequences running at once; tokens of a sequence
   PoolSnapshot latents, windows;
   int slots = 0, slots_used = 0;
   std::int64_t slot_bytes = 0, swap_bytes = 0, swap_bytes_used = 0;
-  std::vector<SequenceSnapshot> sequences;  // those that run, then those that wait in the order of their ranks
+  std::vector<SequenceSnapshot> sequences;  // first those that run, then those that wait in the order of their ranks
 };
 
 }  // namespace sluice

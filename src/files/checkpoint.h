@@ -34,7 +34,7 @@ class Checkpoint {
   // Refuses whatever the readers of its files refuse, a folder without weights, a missing shard, a shard name that
   // leaves the folder, a tensor that the index lists and its shard lacks, and a tensor that two shards hold.
   static Result<Checkpoint> open(const std::string& path, GgufNaming naming = nullptr);
-  // Of tensors that are made; `path` names it in messages, `version` what its bytes depend on.
+  // A checkpoint of tensors that are made; `path` names it in messages, `version` what its bytes depend on.
   static Checkpoint of(MadeTensors tensors, std::string path, std::string version);
   // Without tensors: for a model that is planned, not loaded.
   static Checkpoint none() { return {}; }
@@ -56,7 +56,7 @@ class Checkpoint {
   // Bytes of one tensor that are about to be read, and that will not be for a while. Files need neither.
   void bring(std::span<const std::byte> bytes, ThreadPool& pool) const;
   void leave(std::span<const std::byte> bytes) const;
-  // Of made tensors: what their bytes depend on. Else empty, as the files tell.
+  // For made tensors: what their bytes depend on. Else empty, as the files tell.
   const std::string& version() const { return version_; }
 
   // All its files, always in the same order.

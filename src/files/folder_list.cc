@@ -38,7 +38,7 @@ bool has_ending(std::string_view name, std::string_view lower_case) {
 
 namespace {
 
-// Weights in forms that are not read, and the way out. The first that fits is told.
+// Weights in forms that are not read, and the way out. The first that fits is reported.
 struct OtherForm {
   std::string_view begins, ends, is, do_what;
 };
@@ -88,7 +88,7 @@ std::string with_folder(std::string_view text, const std::string& folder) {
   return out;
 }
 
-// Files that a training leaves beside its weights.
+// True for files that a training leaves next to its weights.
 bool is_of_training(std::string_view name) {
   return name == "training_args.bin" || name.starts_with("optimizer") || name.starts_with("scheduler") ||
          name.starts_with("rng_state");

@@ -79,7 +79,7 @@ bool is_hub_id(const std::string& text) {
                     c == '_' || c == '.';
            });
   };
-  constexpr std::size_t kMostCharacters = 96;  // of the hub
+  constexpr std::size_t kMostCharacters = 96;  // the hub's limit
   const std::size_t slash = text.find('/');
   if (text.size() > 2 * kMostCharacters) return false;
   if (slash == std::string::npos) return is_part(text);

@@ -19,10 +19,10 @@ namespace {
 
 namespace json = boost::json;
 
-// Text that stands for NaN and infinity while a file of Python's is parsed. Nobody writes such numbers.
+// Text that stands for NaN and infinity while a file of Python's is parsed. No program writes such numbers.
 constexpr std::string_view kNanMark = "-0e-000000000", kInfinityMark = "1e999999999";
 
-// What the parser calls: builds the value and refuses what Boost.JSON would let pass.
+// The handler that the parser calls: builds the value and refuses what Boost.JSON would let pass.
 class ValueBuilder {
  public:
   // Limits that the parser enforces itself; the size of the text bounds all of them already.
@@ -128,7 +128,7 @@ class ValueBuilder {
 
   const bool of_python_;
   json::value_stack stack_;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::unordered_set<std::string>> keys_;  // the keys of the objects that are open
   std::string key_;                                    // the parts so far
   std::string number_;                                 // the parts so far
   std::string complaint_;

@@ -14,7 +14,7 @@
 namespace sluice {
 
 struct JsonLimits {
-  std::size_t max_depth = 128;  // of nested arrays and objects
+  std::size_t max_depth = 128;  // the depth of nested arrays and objects
   // Files that Python's json module writes: NaN, Infinity and -Infinity are numbers, a number beyond f64 is infinite,
   // and a lone surrogate in a string becomes U+FFFD.
   bool of_python = false;

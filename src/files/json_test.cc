@@ -56,7 +56,7 @@ TEST(ParseJson, RefusesWhatIsNotJson) {
   }
 }
 
-// What Python's json module writes and reads, and nobody else does.
+// Texts that Python's json module writes and reads, and no other reader accepts.
 TEST(ParseJson, TextsOfPython) {
   const auto python_text = [](std::string_view text) {
     auto result = parse_json(text, "file", {.of_python = true});

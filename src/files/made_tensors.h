@@ -35,7 +35,7 @@ class MadeTensors {
   static Result<MadeTensors> create(std::vector<Spec> specs, Make make);
 
   const std::vector<TensorView>& tensors() const { return views_; }
-  std::size_t bytes() const { return bytes_; }  // of all of them, each place once
+  std::size_t bytes() const { return bytes_; }  // the sum over all tensors, each place once
   // Makes the bytes of whole elements of one tensor, at the address that its view has for them.
   void bring(std::span<const std::byte> bytes, ThreadPool& pool) const;
   // They will not be read before they are brought again.

@@ -34,7 +34,8 @@ Status wrong(const std::string& given, std::string_view found) {
   return invalid_argument(fmt::format("model {}: {}, {}", given, kExpected, found));
 }
 
-// What belongs to a model's GGUF file and is none: the part that reads pictures, and the quantiser's statistics.
+// True for a file that comes with a model's GGUF file and is none: the part that reads pictures, and the quantiser's
+// statistics.
 bool is_companion(std::string_view name) {
   std::string lower(name);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

@@ -1,4 +1,4 @@
-// What the path of a model names, decided here alone: by what lies there, not by how it is called.
+// Finds out what the path of a model names, here alone: by what lies there, not by how it is called.
 //
 // A model is a folder (config.json, *.safetensors), a GGUF file under any name, or, without weights, a config.json.
 // Some paths lead to one of these: the folder of a model in the Hugging Face cache, an id ("org/name") that the cache
@@ -25,7 +25,7 @@ enum class ModelUse {
   kDummy,            // the same, and weights do not matter
 };
 
-// How the message ends that there is nothing of this name.
+// The end of the message that there is nothing of this name.
 inline constexpr std::string_view kNoSuchModel = "there is no such folder or file";
 
 // The folder or file that `given` leads to; what it leads to leads to itself. Fails with the cause: what lies

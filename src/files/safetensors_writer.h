@@ -1,7 +1,7 @@
 // Writes safetensors files and sharded checkpoints as a stream: no tensor need be in memory as a whole.
 //
-// A file appears under its name only when it is complete (it is written beside it and renamed).
-// Thread safety: functions without shared state; producers are called on the caller's thread.
+// A file appears under its name only when it is complete (it is written under another name and renamed). Thread safety:
+// functions without shared state; producers are called on the caller's thread.
 #pragma once
 
 #include <cstddef>

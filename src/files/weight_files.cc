@@ -149,7 +149,7 @@ void add_files(const std::vector<std::string>& names, const std::string& below, 
   }
 }
 
-// Mistral's own form beside that of transformers is a second copy.
+// Mistral's own form next to that of transformers is a second copy.
 void drop_second_copies(Sets& sets) {
   const auto is_copy = [](const auto& set) { return set.first.first.starts_with("consolidated"); };
   if (!std::ranges::all_of(sets, is_copy)) std::erase_if(sets, is_copy);
@@ -200,7 +200,8 @@ Result<WeightFiles> loose_files(const std::string& folder) {
   return WeightFiles{.names = set.names()};
 }
 
-// An adapter beside the weights changes what the model says, and is not applied here. A note for its config alone.
+// An adapter next to the weights changes what the model says, and is not applied here. Returns a note for its config
+// alone.
 Result<std::string> check_adapter(const std::string& folder) {
   for (const char* name : {"adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors"}) {
     SLUICE_ASSIGN_OR_RETURN(const bool exists, path_exists(in_folder(folder, name)));

@@ -17,11 +17,11 @@ namespace sluice {
 struct WeightFiles {
   std::vector<std::string> names;                      // relative to the folder, in the order in which they are opened
   std::string index = {};                              // the path of the index; "": there is none
-  std::map<std::string, std::string> weight_map = {};  // of the index: tensor -> file
+  std::map<std::string, std::string> weight_map = {};  // the index: tensor -> file
   std::string note = {};                               // for the user
 };
 
-// Fails with what lies there instead, or which shard is missing. Refuses an adapter beside the weights, which would be
+// Fails with what lies there instead, or which shard is missing. Refuses an adapter next to the weights, which would be
 // left out without its effect; an adapter_config.json alone is a note.
 Result<WeightFiles> find_weight_files(const std::string& folder);
 

@@ -26,19 +26,20 @@ class BehindMarker final : public TokenConstraint {
   std::unique_ptr<TokenConstraint> copy() const override;
 
  private:
-  // Behind a token: the grammar has begun (and that token was one of its own, in part or whole), or so many bytes of
-  // the marker were read last.
+  // The state after a token: the grammar has begun (and that token was one of its own, in part or whole), or the last
+  // `matched` bytes are the marker's first.
   struct Step {
     bool begun = false, is_of_grammar = false, ended = false;
     std::size_t matched = 0;
   };
 
   std::size_t advance(std::size_t matched, char byte) const;
-  // Where the marker ends in these bytes, if so many of it came before; npos: not in them. `matched` goes on.
+  // Returns where the marker ends in these bytes, if its first `matched` bytes came before; npos: not in them.
+  // `matched` goes on.
   std::size_t end_in(std::string_view bytes, std::size_t& matched) const;
 
   std::string marker_;
-  std::vector<std::size_t> borders_;  // of each beginning of the marker the longest end that is a shorter beginning
+  std::vector<std::size_t> borders_;  // for each beginning of the marker, its longest end that is a shorter beginning
   Matcher grammar_;
   bool may_end_;
   std::vector<Step> steps_;

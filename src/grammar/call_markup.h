@@ -23,8 +23,8 @@ struct CallMarkup {
   std::array<std::string_view, 2> tokens = {};          // where a vocabulary has these, each call is begun with one
 };
 
-// An answer's markup: how it calls, and where it reasons. What its parser takes for reasoning no constraint looks into,
-// and the other way round.
+// An answer's markup: how it calls, and where it reasons. No constraint looks into text that its parser takes for
+// reasoning, and the other way round.
 struct AnswerMarkup {
   const CallMarkup* calls = nullptr;  // null: it calls nothing
   bool may_open_reasoning = false;    // it may begin with <think> by itself

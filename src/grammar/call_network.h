@@ -32,7 +32,7 @@ struct CallGrammar {
   bool parallel = true;         // more than one call
   bool may_think = false;       // <think>...</think> may stand before it all
   bool may_go_on = false;       // line breaks may follow the calls: who bans the end token needs another one
-  std::string schema = {};      // of an answer that does not call; "": none
+  std::string schema = {};      // binds an answer that does not call; "": none
   bool compact_schema = false;  // its JSON has no white space
   std::string where = {};       // the schema's, for errors
 

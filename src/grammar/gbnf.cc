@@ -121,7 +121,8 @@ class GbnfCompiler {
     }
   }
 
-  // Of a part of the grammar, which repetitions come back to: nullptr if it is none, or a large one.
+  // Returns the automaton of a part of the grammar, which repetitions come back to; nullptr if it has none, or a large
+  // one.
   const Dfa* automaton_of(const Expression& part) {
     const auto [known, is_new] = part_automata_.try_emplace(&part);
     if (is_new) known->second = automaton(part);
@@ -203,7 +204,7 @@ class GbnfCompiler {
 
   const Gbnf& grammar_;
   NetworkBuilder builder_;
-  std::vector<std::optional<Dfa>> automata_;  // of rules
+  std::vector<std::optional<Dfa>> automata_;  // one for each rule
   std::map<const Expression*, std::optional<Dfa>> part_automata_;
   std::size_t spent_ = 0;
   std::vector<int> order_;

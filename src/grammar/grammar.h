@@ -1,4 +1,4 @@
-// What an answer may be bound to, as clients give it, and the compiled forms of it over one vocabulary.
+// The forms in which clients may bind an answer, and their compiled forms over one vocabulary.
 //
 //   GrammarCache cache(trie);
 //   auto masks = cache.get({.kind = GrammarSource::Kind::kRegex, .text = "[a-z]+"});   // compiled once per content
@@ -22,7 +22,7 @@
 
 namespace sluice {
 
-inline constexpr std::size_t kMaxGrammarBytes = 256 << 10;  // of a source
+inline constexpr std::size_t kMaxGrammarBytes = 256 << 10;  // the most for a source
 inline constexpr std::size_t kMaxChoiceTexts = 10'000;
 inline constexpr std::size_t kMostGrammars = 64;  // kept by a cache
 inline constexpr std::size_t kMostGrammarCacheBytes = 512 << 20;
@@ -44,8 +44,9 @@ Result<Network> compile(const GrammarSource& source);
 // Thread safety: get() may be called from any thread.
 class GrammarCache {
  public:
-  // `make_trie` is called once, when the first grammar is wanted. Of the grammars and their masks, with what these
-  // share by vocabulary, at most `most_bytes` are kept, and the newest in any case; those used longest ago go first.
+  // `make_trie` is called once, when the first grammar is wanted. At most `most_bytes` are kept of the grammars and
+  // their masks, with what these share by vocabulary. The newest grammar is kept in any case; those used longest ago go
+  // first.
   explicit GrammarCache(std::function<std::shared_ptr<const TokenTrie>()> make_trie,
                         std::size_t most_bytes = kMostGrammarCacheBytes)
       : make_trie_(std::move(make_trie)), most_bytes_(most_bytes) {}
@@ -55,7 +56,7 @@ class GrammarCache {
   std::shared_ptr<const TokenTrie> trie();
 
   std::size_t size() const;   // grammars that are kept
-  std::size_t bytes() const;  // of them, and of what their masks share
+  std::size_t bytes() const;  // their size, and that of what their masks share
 
  private:
   void drop_oldest() SLUICE_REQUIRES(mutex_);

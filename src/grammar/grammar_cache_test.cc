@@ -1,4 +1,4 @@
-// What is kept of compiled grammars has limits.
+// Tests of the limits on kept compiled grammars.
 #include <gtest/gtest.h>
 
 #include <memory>

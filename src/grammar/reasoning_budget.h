@@ -1,5 +1,5 @@
-// ReasoningBudget: a constraint under which an answer's reasoning has at most so many tokens: then its end is all that
-// may come. It leaves alone what comes before and behind, which another constraint may bind.
+// ReasoningBudget: a constraint under which an answer's reasoning has a limited number of tokens: then only its end may
+// come. It leaves alone the text before and after, which another constraint may bind.
 //
 // Thread safety: as TokenConstraint.
 #pragma once
@@ -38,7 +38,7 @@ class ReasoningBudget final : public TokenConstraint {
   enum class Phase : std::uint8_t { kStart, kReasoning, kDone };
   struct Step {
     Phase phase = Phase::kStart;
-    int tokens = 0;           // of the reasoning
+    int tokens = 0;           // tokens of the reasoning
     std::size_t matched = 0;  // bytes of its end
     std::string start = {};   // kStart: the answer without white space before it
   };

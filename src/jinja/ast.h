@@ -69,7 +69,7 @@ struct Expr {
 
   Kind kind;
   int line;
-  int depth = 1;  // of the tree below, this node included
+  int depth = 1;  // the depth of the tree below, this node included
   int name_id = -1;
   Value value = {};
   std::string name = {};
@@ -90,7 +90,7 @@ struct MacroNode {
   int line = 0;
   std::vector<int> parameters;  // name ids
   std::vector<std::string> parameter_names;
-  std::vector<ExprPtr> defaults;  // of the last parameters
+  std::vector<ExprPtr> defaults;  // for the last parameters
   bool uses_caller = false;
   bool uses_kwargs = false;
   bool uses_varargs = false;

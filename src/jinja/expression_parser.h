@@ -37,7 +37,7 @@ class ExpressionParser {
   ExprPtr parse_or();
   // An expression, or several with commas between them, which are a tuple; ends before `end_name` as well.
   ExprPtr parse_tuple(bool with_conditional = true, std::string_view end_name = {});
-  // What can be assigned to: a name, a tuple of targets, with `with_namespace` also name.attribute.
+  // Parses a target of an assignment: a name, a tuple of targets, with `with_namespace` also name.attribute.
   ExprPtr parse_target(bool with_namespace, std::string_view end_name = {});
   // name(arguments) | name ...: filters on what is null, as a filter block starts.
   ExprPtr parse_filters(ExprPtr input, bool starts_inline);
@@ -82,7 +82,7 @@ class ExpressionParser {
   TokenStream& tokens_;
   NameTable& names_;
   std::vector<MacroNode*> open_macros_;
-  int nesting_ = 0;  // of parse_primary and the like, which call each other
+  int nesting_ = 0;  // the depth of parse_primary and the like, which call each other
 };
 
 }  // namespace sluice::jinja

@@ -84,7 +84,7 @@ class Lexer {
     return text.size() >= 2 && (text[1] == '{' || text[1] == '%' || text[1] == '#');
   }
 
-  // What is left of the text before a tag.
+  // Returns the part of the text before a tag that is left.
   std::string_view before_tag(std::string_view text, char mark, bool is_variable) const {
     if (mark == '-') return strip_right(text);
     if (mark == '+' || is_variable) return text;

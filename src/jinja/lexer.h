@@ -1,8 +1,8 @@
 // Cuts a template into tokens: text between tags, and the words and signs in them.
 //
-// White space around tags is removed here, with the options that chat templates are written for: trim_blocks (removes
-// the first newline after a block or comment), lstrip_blocks (removes spaces between the start of a line and a block or
-// comment), no newline at the end of the template, and the marks {%- -%} {%+ +%}. Line ends become \n. Thread
+// White space around tags is removed here, with the options that chat templates are written for. trim_blocks removes
+// the first newline after a block or comment; lstrip_blocks removes spaces between the start of a line and a block or
+// comment. The template's last newline is removed, and the marks {%- -%} {%+ +%} hold. Line ends become \n. Thread
 // safety: a pure function.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Token {
     kInteger,
     kFloat,
     kSign,  // text: the operator or bracket
-    kEnd,   // of the template
+    kEnd,   // the template's end
   };
   Type type = Type::kEnd;
   int line = 1;

@@ -260,7 +260,7 @@ class StatementParser {
   TokenStream tokens_;
   NameTable names_;
   ExpressionParser expressions_;
-  int depth_ = 0;  // of bodies in each other
+  int depth_ = 0;  // the number of bodies within each other
   int loops_ = 0;  // around this statement, within its macro
 };
 

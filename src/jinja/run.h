@@ -23,10 +23,10 @@ namespace sluice::jinja {
 
 struct Limits {
   std::int64_t max_nodes = 10'000'000;                  // evaluated nodes of the tree, items and 64-byte pieces of text
-  std::size_t max_text_bytes = std::size_t{8} << 20;    // of the output, and of any text on the way
-  std::size_t max_live_bytes = std::size_t{128} << 20;  // of all values at one time
-  int max_depth = 700;                                  // of nodes being evaluated within each other, over all macros
-  int max_value_depth = 200;                            // of lists and dicts in each other
+  std::size_t max_text_bytes = std::size_t{8} << 20;    // the output's, and any text's on the way
+  std::size_t max_live_bytes = std::size_t{128} << 20;  // the sum over all values at one time
+  int max_depth = 700;                                  // nodes being evaluated within each other, over all macros
+  int max_value_depth = 200;                            // lists and dicts within each other
 };
 
 class Run {

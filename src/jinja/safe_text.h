@@ -17,7 +17,7 @@ Value escaped(Run& run, const Value& value);
 Value escaped_operand(Run& run, const Value& operand);
 Arguments escaped_arguments(Run& run, const Arguments& arguments);
 
-// What an operation on the safe text `self` made: its texts are safe.
+// Returns the result of an operation on the safe text `self`: its texts are safe.
 Value settled_safe(Run& run, Value result, const Value& self);
 
 }  // namespace sluice::jinja

@@ -313,7 +313,7 @@ TEST(JinjaTemplate, HostileTemplatesEndAtALimit) {
   }
 }
 
-// The least max_nodes with which a loop of so many rounds is rendered.
+// Returns the least max_nodes with which a loop of `rounds` rounds is rendered.
 std::int64_t nodes_of_loop(int rounds) {
   const std::string source = "{% for i in range(" + std::to_string(rounds) + ") %}{{ i + 1 }}{% endfor %}";
   std::int64_t too_few = 0;

@@ -1,5 +1,5 @@
-// What Python's texts know about characters: white space, case, and places counted in code points.
-// Texts are valid UTF-8. Thread safety: pure functions.
+// Facts that Python's texts know about characters: white space, case, and places counted in code points. Texts are
+// valid UTF-8. Thread safety: pure functions.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,8 @@ namespace sluice::jinja {
 
 namespace {
 
-constexpr std::size_t kAllocation = 48;  // what an allocation and its count of owners take beside the object, about
+constexpr std::size_t kAllocation =
+    48;  // what an allocation and its count of owners take in addition to the object, about
 
 std::size_t count_code_points(std::string_view text) {
   return static_cast<std::size_t>(

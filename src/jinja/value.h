@@ -125,15 +125,15 @@ class Value {
   bool is_number() const { return is(Kind::kBool) || is(Kind::kInt) || is(Kind::kFloat); }
   bool is_integral() const { return is(Kind::kBool) || is(Kind::kInt); }  // Python's bool is an int
 
-  // What a value of that kind holds; for other kinds nothing, 0 or an empty value, because the values of a failed run
-  // are meaningless but must do no harm.
+  // The content of a value of that kind. For other kinds it is nothing, 0 or an empty value, because the values of a
+  // failed run are meaningless but must do no harm.
   bool as_bool() const;
-  Int as_int() const;      // of a bool too
-  double as_real() const;  // of any number
+  Int as_int() const;      // a bool is one, too
+  double as_real() const;  // for any number
   const Text& text() const;
   std::string_view bytes() const { return text().bytes; }
   const std::shared_ptr<const Sequence>& sequence() const;
-  const std::vector<Value>& items() const;  // of a sequence
+  const std::vector<Value>& items() const;  // a sequence's
   const Dict& dict() const;
   // Only for their kinds.
   Namespace& space() const { return *std::get<std::shared_ptr<Namespace>>(data_); }
@@ -145,7 +145,7 @@ class Value {
 
   // Whether it is, or holds, a client's text; a namespace or function, which may hold anything, counts as one.
   bool has_client() const;
-  // How deep it nests: 0 for a number, one more than its deepest item for a list.
+  // Returns how deep it nests: 0 for a number, one more than its deepest item for a list.
   int depth() const;
   // Identity for objects, equality for other values.
   bool same_as(const Value& other) const;
@@ -214,7 +214,7 @@ struct Function {
   Charge charge;
 };
 
-// What map, select and the like give: it is true whatever it holds, has no length, and can be gone through once.
+// The result of map, select and the like: it is true whatever it holds, has no length, and can be gone through once.
 struct Generator {
   Generator(Meter* meter, std::shared_ptr<const Sequence> values)
       : items(std::move(values)), charge(meter, sizeof(Generator)) {}

@@ -13,7 +13,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kMostBodyBytes = 256 << 20;
-constexpr std::size_t kShownBytes = 300;  // of an error's body
+constexpr std::size_t kShownBytes = 300;  // bytes of an error's body that a message shows
 
 const json::value* find(const json::object& object, std::string_view key) {
   const json::value* value = object.if_contains(key);

@@ -32,15 +32,15 @@ const char* failure_name(Failure failure);
 
 struct AnswerRecord {
   Failure failure = Failure::kNone;
-  std::string reason;  // of the failure
+  std::string reason;  // the cause of the failure
   int status = 0;
   LoadClock::time_point end;
-  std::vector<LoadClock::time_point> token_times;                      // of each event with a token
+  std::vector<LoadClock::time_point> token_times;                      // the time of each event with a token
   int prompt_tokens = -1, completion_tokens = -1, cached_tokens = -1;  // the server's usage; -1: it tells none
   std::string finish_reason;
   std::string text;                 // reasoning, text and tool calls as they came, one after the other
-  std::vector<std::string> pieces;  // of `text`, one an event
-  std::string logprobs;             // of each token, as the server wrote them; "": none
+  std::vector<std::string> pieces;  // the parts of `text`, one an event
+  std::string logprobs;             // for each token, as the server wrote them; "": none
 };
 
 class AnswerReader {

@@ -2,7 +2,7 @@
 // do not depend on what else it does gives the same text and the same log-probabilities, digit for digit, each time.
 //
 // Alone they are asked one at a time and unstreamed; together streamed, so that a stream's losses, duplicates and
-// reorderings show beside the whole text (loadgen/stream_faults.h). Thread safety: one thread.
+// reorderings show against the whole text (loadgen/stream_faults.h). Thread safety: one thread.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -17,11 +17,11 @@ namespace sluice {
 struct DeterminismReport {
   int requests = 0;                   // that were compared: all three answers ended well
   int failed = 0;                     // requests of which one or more did not
-  std::string failure;                // of one of them
+  std::string failure;                // the failure of one of them
   int different_answers = 0;          // texts differ between any two of the three
   int different_logprobs = 0;         // the same for log-probabilities
   bool logprobs_known = false;        // the server gave any
-  StreamFaults faults;                // of streams whose text is not the whole one
+  StreamFaults faults;                // counts over streams whose text is not the whole one
   std::vector<std::size_t> examples;  // requests that differ, the first ten
   bool interrupted = false;
 

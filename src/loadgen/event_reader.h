@@ -10,7 +10,7 @@ namespace sluice {
 
 class EventReader {
  public:
-  static constexpr std::size_t kMostBytes = 64 << 20;  // of one event
+  static constexpr std::size_t kMostBytes = 64 << 20;  // bytes of one event
 
   // Takes the next bytes and calls `take(std::string_view data)` for every event that they complete. False, for good,
   // once an event is larger than kMostBytes.

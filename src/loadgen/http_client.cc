@@ -92,12 +92,12 @@ struct Connection {
   beast::tcp_stream stream;
   beast::flat_buffer buffer;
   std::unique_ptr<TlsStream> tls;
-  std::string out, plain;  // of TLS: to be sent; just received
+  std::string out, plain;  // for TLS: to be sent; just received
   bool shaking_hands = false;
   bool used = false;  // an answer came over it
 };
 
-// How one attempt ended.
+// The end of one attempt.
 struct Outcome {
   CallEnd end = CallEnd::kWhole;
   std::string reason;

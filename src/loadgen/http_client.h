@@ -46,7 +46,7 @@ struct HttpEvents {
 
 struct HttpClientOptions {
   double timeout_seconds = 3600;  // from sending to the end of the answer
-  // Of https: a file in PEM with the certificates to trust, "": those that the system trusts; or whether to trust all.
+  // For https: a file in PEM with the certificates to trust, "": those that the system trusts; or whether to trust all.
   std::string authorities = {};
   bool trust_all = false;
 };

@@ -1,8 +1,8 @@
-// The requests that a load generator sends: what stands in each body, beside the trace that says when it is sent.
+// The requests that a load generator sends: the content of each body; the trace says when it is sent.
 //
 // A trace (sim/trace.h) has lengths and block ids, no text. Its prompts are made of 4,096 invented words of two
 // syllables, or of token ids: equal block ids give equal text at equal places, so prefix caches see the trace's hits.
-// How many tokens a word has depends on the server's tokenizer, so it is measured (WordScale); the server's usage then
+// The tokens of a word depend on the server's tokenizer, so they are measured (WordScale); the server's usage then
 // tells how long prompts really were. Conversations are a file of JSON lines: {"messages": [{"role", "content"}, ...]},
 // or ShareGPT's {"conversations":
 // [{"from", "value"}, ...]}. Each user's message is a request; what the server answered stands in the next one.
@@ -28,7 +28,7 @@ enum class LoadEndpoint {
 Result<LoadEndpoint> parse_load_endpoint(const std::string& name);  // chat, completions, ids
 const char* endpoint_path(LoadEndpoint endpoint);
 
-// What all bodies of a run have in common.
+// The options that all bodies of a run have in common.
 struct BodyOptions {
   LoadEndpoint endpoint = LoadEndpoint::kChat;
   std::string model;
@@ -69,7 +69,7 @@ struct ConversationOptions {
   double think_ms = 0;     // between an answer and the next message
   double rate = 0;         // conversations that begin a second, a Poisson process; 0: all are there at once
   int most = 1 << 20;      // conversations
-  std::uint64_t seed = 0;  // of the process
+  std::uint64_t seed = 0;  // the process's seed
 };
 // Errors name the line. Conversations without a user's message are left out.
 Result<LoadPlan> plan_of_conversations(const std::string& path, const ConversationOptions& options);

@@ -1,8 +1,8 @@
 // LoadRun: sends the requests of a plan to a server, each at its time, and keeps what came of them.
 //
 // Open loop (concurrency 0): requests are sent at the times of the trace, whatever the server does; one that the client
-// itself sent late shows in `lag`. Closed loop: so many are in flight at a time. Requests that follow another (turns of
-// a conversation) wait for its end and their pause in both. Thread safety: one thread.
+// itself sent late shows in `lag`. Closed loop: `concurrency` requests are in flight at a time. Requests that follow
+// another (turns of a conversation) wait for its end and their pause in both. Thread safety: one thread.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 namespace sluice {
 
 struct SentRequest {
-  std::size_t request = 0;          // of the plan
+  std::size_t request = 0;          // index in the plan
   LoadClock::time_point due, sent;  // when the trace wants it, when it was handed to the network
   int asked_tokens = 0;             // max_tokens
   AnswerRecord answer;

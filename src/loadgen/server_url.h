@@ -15,7 +15,7 @@ struct ServerUrl {
   std::string prefix;  // before /v1 in every path: "" or "/proxy"
   bool tls = false;    // https
 
-  std::string authority() const;  // of the header Host: "host:8000", "[::1]:8000"
+  std::string authority() const;  // the header Host: "host:8000", "[::1]:8000"
 };
 
 // A path may end in /v1, as the base URL of OpenAI's clients does. Fails for other schemes, user names, queries

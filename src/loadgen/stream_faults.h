@@ -1,6 +1,6 @@
-// What went wrong between an answer and its stream: pieces that are missing, came twice or in another order. Found by
-// laying the pieces along the text that they should make, which the same request answers unstreamed.
-// Thread safety: a pure function.
+// The differences between an answer and its stream: pieces that are missing, came twice or in another order. They are
+// found by laying the pieces along the text that they should make, which the same request answers unstreamed. Thread
+// safety: a pure function.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// How many tokens the invented words of prompts are for a server's tokenizer: asked of the server itself, by two short
-// requests for one token each, from its usage.
+// WordScale: how many tokens the invented words of prompts are for a server's tokenizer. It is measured at the server
+// itself, by two short requests for one token each, from its usage.
 #pragma once
 
 #include "loadgen/load_run.h"

@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// How one side's connections are.
+// The settings of one side's connections.
 class TlsConfig {
  public:
   // A server's: its certificate chain and its key, read from files in PEM.
@@ -47,7 +47,7 @@ class TlsStream {
   const std::string& failure() const { return failure_; }  // what was wrong, in words
   // Appends what is to be sent, handshakes and alerts included.
   void take(std::string& out);
-  // What this side says; a server only after the client has said something, a client only when it is ready.
+  // Sends this side's bytes; a server only after the client has said something, a client only when it is ready.
   bool send(std::string_view plain);
   void end();  // says that no more comes
 

@@ -15,7 +15,7 @@ namespace {
 constexpr double kPlotWidth = 600, kPlotHeight = 270, kLeft = 74, kRight = 30, kTitle = 36, kLegendLine = 20,
                  kBelow = 56;
 constexpr double kInner = kPlotWidth - kLeft - kRight;
-// Of a letter at 12 px; fonts differ, so this errs on the wide side.
+// The width of a letter at 12 px; fonts differ, so this errs on the wide side.
 constexpr double kLetter = 6.9;
 // Okabe and Ito's colours, which colour-blind readers can tell apart, in an order for a white background.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d"};

@@ -19,7 +19,7 @@
 
 namespace sluice {
 
-// How values are written: 1500 is "1.5k", 1.5 s "1.5 s" and 0.0015 s "1.5 ms", 50 "50 %".
+// The unit in which values are written: 1500 is "1.5k", 1.5 s "1.5 s" and 0.0015 s "1.5 ms", 50 "50 %".
 enum class PlotUnit { kNumber, kSeconds, kPercent };
 std::string plot_value_text(double value, PlotUnit unit, int significant = 3);  // digits
 

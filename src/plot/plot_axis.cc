@@ -19,7 +19,7 @@ double round_step(double least) {
   return 10 * power;
 }
 
-// So many significant digits, at least those of the whole number, without zeros at the end.
+// Writes `significant` digits, at least those of the whole number, without zeros at the end.
 std::string digits(double value, int significant) {
   int decimals = significant;
   for (double power = 1; decimals > 0 && std::abs(value) >= power * 0.9995; power *= 10) --decimals;

@@ -29,7 +29,7 @@
 namespace sluice {
 namespace {
 
-// Cancelled requests end within a step of the engine; their clients are told so.
+// Cancelled requests end within a step of the engine; their clients get an answer that says so.
 constexpr std::chrono::milliseconds kCancelTimeout{2000};
 
 // Clients read the name in answers and give it back in requests, and both are UTF-8.
@@ -126,7 +126,7 @@ class Server::Impl {
     return {};
   }
 
-  // At SIGHUP: what files say is read again. What cannot be read leaves everything as it was.
+  // At SIGHUP the values that come from files are read again. A file that cannot be read leaves everything as it was.
   void reload() {
     Status status = load_keys();
     if (status.ok()) status = http_->reload();

@@ -28,21 +28,21 @@ struct ServerOptions {
   ApiKeys::Sources keys = {};                  // none: everybody may use the server; read again at SIGHUP
   WaitingLimits waiting;
   KeyLimitOptions key_limits = {};
-  double request_timeout_seconds = 0;      // of requests without X-Request-Timeout; 0: none
+  double request_timeout_seconds = 0;      // for requests without X-Request-Timeout; 0: none
   double watchdog_seconds = 30;            // after which a step that does not end makes /health/live fail; 0: never
-  std::string metrics_prefix = "sluice_";  // of all names in /metrics
+  std::string metrics_prefix = "sluice_";  // begins all names in /metrics
   std::string otlp_endpoint = {};          // where traces go; "": nowhere
   bool log_text = false;                   // prompts and answers in the log
-  std::string version = {};                // of the program
-  // What else /server_info shows: names and values of flags; no secrets.
+  std::string version = {};                // the program's version
+  // Further values that /server_info shows: names and values of flags; no secrets.
   std::vector<std::pair<std::string, std::string>> configuration = {};
-  bool strict_fields = false;  // requests with fields that nobody knows are refused
+  bool strict_fields = false;  // requests with unknown fields are refused
   int workers = 2;             // threads that parse and tokenise; large bodies have their own
   // The clock for the latencies in the metrics; called from any thread. Tests pass their own.
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
-// What is served. All of it must outlive the server; `chat` may be null for a family without a chat encoding.
+// The model that is served. All of it must outlive the server; `chat` may be null for a family without a chat encoding.
 struct ServedModel {
   Engine& engine;
   const Tokenizer& tokenizer;

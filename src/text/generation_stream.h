@@ -27,7 +27,7 @@ struct GenerationDelta {
   std::vector<std::vector<TokenLogprob>> top;             // for each of `chosen`
   std::vector<std::int32_t> token_ids;                    // the generated tokens of this step
   std::shared_ptr<const PromptLogprobs> prompt_logprobs;  // the choice's first delta has it, when asked for
-  std::shared_ptr<const std::string> weights_version;     // of the model that computed it
+  std::shared_ptr<const std::string> weights_version;     // the version of the model that computed it
   std::shared_ptr<const ExportedRows> exported;           // when asked for
   bool finished = false;
   std::string_view finish_reason;          // "stop", "length" or "tool_calls", when finished and not failed
@@ -36,7 +36,7 @@ struct GenerationDelta {
   Status failure;                          // why the answer failed, when finished
 };
 
-// What of the answer is its text.
+// The parts of the answer that its text shows.
 struct ShownText {
   bool special_tokens = false;
   bool stop_string = false;                 // the one that ended it
@@ -69,7 +69,7 @@ class GenerationStream {
   std::optional<AnswerMarkup> markup_;  // all other special tokens are hidden from the parser
   StreamingDetokenizer detokenizer_;
   StopMatcher stop_;
-  ChatDelta::Kind text_kind_ = ChatDelta::Kind::kContent;  // of the text that stop_ has seen last
+  ChatDelta::Kind text_kind_ = ChatDelta::Kind::kContent;  // the kind of the text that stop_ has seen last
   std::unique_ptr<ChatOutputParser> parser_;
   bool logprobs_;
   bool finished_ = false;

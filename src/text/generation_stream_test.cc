@@ -71,8 +71,8 @@ TEST(GenerationStream, SpecialTokensAreHiddenButForWhatTheParserReads) {
             "|f|{}");
 }
 
-// "(reasoning)content|name|arguments" and the finish reason of bytes that come one by one, with stop strings. `cut`: so
-// many of them are the whole answer.
+// Returns "(reasoning)content|name|arguments" and the finish reason of bytes that come one by one, with stop strings.
+// `cut`: only this many bytes are the whole answer.
 std::string stopped(const ChatParserNames& names, std::string_view text, const std::vector<std::string>& stops,
                     std::size_t cut = std::string::npos) {
   static const auto tokens = tokenizer({});

@@ -19,7 +19,7 @@ class StopMatcher {
 
   // The text that may be shown now; nothing after a match.
   std::string push(std::string_view text);
-  // What was held back, when the text has ended without a match; another text begins then.
+  // Returns the text that was held back, when the text has ended without a match; another text begins then.
   std::string finish();
   bool stopped() const { return stopped_; }
   // The one that matched; "" before.

@@ -21,7 +21,7 @@ const PageFile* find_page_file(std::string_view name);
 // By the ending of its name.
 std::string_view content_type_of(const PageFile& file);
 
-// What the page may do, for the header Content-Security-Policy: its own scripts, styles and connections, and nothing
+// The rights of the page, for the header Content-Security-Policy: its own scripts, styles and connections, and nothing
 // else; no string becomes a script or an element.
 inline constexpr std::string_view kPagePolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "

@@ -173,5 +173,6 @@ def test_dspy(server, model):
                    num_retries=0)
     assert "42" in chat("What is 17 + 25?")[0]
 
-    # What its adapters send where the model is known to take schemas; without one the embedded model knows no form of them.
+    # The request that its adapters send where the model is known to take schemas; without one the embedded model knows
+    # no form of them.
     assert Mood.model_validate_json(chat("Good, three stars.", response_format=Mood)[0])

@@ -12,7 +12,7 @@ constexpr int kBits = 18;
 constexpr std::size_t kPlaces = std::size_t{1} << kBits;
 
 bool is_recording = false;
-std::array<std::uint8_t, kPlaces> hits;      // of this input
+std::array<std::uint8_t, kPlaces> hits;      // this input's hits
 std::array<std::uint8_t, kPlaces> seen;      // a bit for each range of hits that some input had
 std::array<std::uint32_t, kPlaces> reached;  // the places with hits
 std::size_t reached_count = 0;

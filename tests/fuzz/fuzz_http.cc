@@ -106,7 +106,7 @@ std::vector<Read> read_all(std::string_view bytes, NextPiece&& next_piece) {
   return all;
 }
 
-// What the server does with a request before anybody looks at its body, and the head of an answer.
+// Checks what the server does with a request before its body is read, and the head of an answer.
 void expect_sound_answer(HttpRequest request) {
   static const Access access({"127.0.0.1"}, {"https://chat.example"});
   read_traceparent(request.header("traceparent"), /*begins=*/false, request.record);

@@ -21,17 +21,17 @@ inline constexpr std::size_t kInputMegabytes = 2048;
 
 struct FuzzTarget {
   const char* name = "";
-  std::vector<std::string> words = {};  // of the format; mutations put them in
+  std::vector<std::string> words = {};  // words of the format; mutations put them in
   // More inputs to begin with, below tests/: files, whose parts are separated by lines "====", and folders.
   std::vector<std::string> more_inputs = {};
-  std::size_t max_bytes = std::size_t{16} << 10;  // of a mutation: long inputs are slow, and find little more
+  std::size_t max_bytes = std::size_t{16} << 10;  // the most of a mutation: long inputs are slow, and find little more
   // Must return, and do the same for the same input.
   void (*check)(std::string_view input) = nullptr;
 };
 
 FuzzTarget fuzz_target();
 
-// What holds for every input.
+// Checks a rule that holds for every input.
 inline void fuzz_expect(bool holds, std::string_view what) {
   SLUICE_CHECK(holds, what);
 }

@@ -14,7 +14,7 @@
 
 #include "fuzz_target.h"
 
-// Of the address sanitizer; null without it.
+// A function of the address sanitizer; null without it.
 extern "C" std::size_t __sanitizer_get_current_allocated_bytes() __attribute__((weak));
 
 // Every fault ends in abort(), so that one handler sees all of them.
@@ -106,7 +106,7 @@ void run_guarded(void (*check)(std::string_view input), std::string_view input) 
   const auto allocated = [] {
     return __sanitizer_get_current_allocated_bytes == nullptr ? 0 : __sanitizer_get_current_allocated_bytes();
   };
-  // What is made once and kept (a table, a cache) is no leak: the third run leaves no more than the second.
+  // Memory that is made once and kept (a table, a cache) is no leak: the third run leaves no more than the second.
   const std::size_t before = allocated();
   check(running);
   if (allocated() > before) {

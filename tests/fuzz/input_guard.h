@@ -1,5 +1,5 @@
-// What an input may do: limits on time and memory, and, when the program ends while it runs, the input in a file.
-// Thread safety: none; one input at a time.
+// The limits of an input: on time and memory, and, when the program ends while it runs, the input in a file. Thread
+// safety: none; one input at a time.
 #pragma once
 
 #include <string_view>

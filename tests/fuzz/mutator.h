@@ -13,7 +13,7 @@ namespace sluice {
 
 class Mutator {
  public:
-  // Makes at most so many bytes. Both lists must outlive it; `inputs` may grow.
+  // Makes at most max_bytes bytes. Both lists must outlive it; `inputs` may grow.
   Mutator(const std::vector<std::string>& inputs, const std::vector<std::string>& words, std::size_t max_bytes,
           std::uint64_t seed)
       : inputs_(inputs), words_(words), max_bytes_(max_bytes), random_(seed) {}

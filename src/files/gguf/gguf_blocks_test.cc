@@ -31,8 +31,8 @@ std::uint64_t hash(const std::vector<float>& values) {
   return h;
 }
 
-// What the reference implementation makes of the block whose byte i is 37 i + 11, but for scales of 0.0313 (0x2802) and
-// minima of -1.368 (0xBD79).
+// The values that the reference implementation makes of the block whose byte i is 37 i + 11, except for scales of
+// 0.0313 (0x2802) and minima of -1.368 (0xBD79).
 struct Pinned {
   DType dtype;
   std::vector<std::size_t> scales;  // where the f16 scale and minimum are

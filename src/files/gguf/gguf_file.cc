@@ -65,7 +65,7 @@ class Cursor {
     return {};
   }
 
-  // A length and so many bytes of UTF-8.
+  // Reads a length and this many bytes of UTF-8.
   Result<std::string_view> read_text(std::string_view what) {
     const std::size_t start = offset_;
     std::uint64_t length = 0;
@@ -316,7 +316,7 @@ class GgufFile::Parser {
   GgufFile& file_;
   std::uint64_t tensors_ = 0, entries_ = 0;
   std::uint64_t alignment_ = kGgufAlignment;
-  std::vector<std::uint64_t> offsets_;  // of file_.tensors_, before they are sorted
+  std::vector<std::uint64_t> offsets_;  // the offsets of file_.tensors_, before they are sorted
 };
 
 Result<std::unique_ptr<GgufFile>> GgufFile::parse(std::span<const std::byte> bytes, const std::string& name) {

@@ -11,7 +11,7 @@ namespace sluice {
 
 class GgufModel;
 
-// How a tensor's elements are laid out, compared with the official tensor of the same numbers.
+// The layout of a tensor's elements, compared with the official tensor of the same numbers.
 enum class GgufLayout {
   kSame,
   // [experts, out, in]: officially one tensor per expert, with "{}" in its name.
@@ -35,7 +35,7 @@ struct GgufName {
 };
 
 struct GgufNames {
-  std::string_view official_prefix;  // of layer tensors, "{}" for the number ("model.layers.{}."); "blk.{}." in GGUF
+  std::string_view official_prefix;  // for layer tensors, "{}" for the number ("model.layers.{}."); "blk.{}." in GGUF
   std::span<const GgufName> model;   // tensors outside the layers
   std::span<const GgufName> layer;
 };

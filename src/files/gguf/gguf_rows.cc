@@ -37,7 +37,7 @@ class InterleavedRows final : public TensorRows {
   }
 
   const TensorView& source_;
-  std::int64_t half_;  // of a head's rows
+  std::int64_t half_;  // half of a head's rows
 };
 
 class SplitKvRows final : public TensorRows {

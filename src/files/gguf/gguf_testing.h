@@ -43,7 +43,7 @@ class GgufBuilder : public GgufEncoding {
     alignment_ = value;
     return u32("general.alignment", value);
   }
-  // What the header says, if not the truth.
+  // Sets what the header says, if not the truth.
   GgufBuilder& version(std::uint32_t value) {
     version_ = value;
     return *this;

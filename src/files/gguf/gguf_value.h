@@ -34,12 +34,12 @@ std::string_view gguf_type_name(GgufType type);  // "uint32"
 // Bytes of a value; 0 for strings and arrays, which have no fixed size.
 std::size_t gguf_type_bytes(GgufType type);
 
-// The elements of one type. Those of an array of arrays are checked when the file is read, but not kept.
+// The elements of one type. The elements of an array of arrays are checked when the file is read, but not kept.
 struct GgufArray {
   GgufType type = GgufType::kUint8;
   std::size_t size = 0;
-  std::span<const std::byte> numbers;     // of every type but strings and arrays: as in the file, not aligned
-  std::vector<std::string_view> strings;  // of type kString
+  std::span<const std::byte> numbers;     // for every type but strings and arrays: as in the file, not aligned
+  std::vector<std::string_view> strings;  // for type kString
 };
 
 // Integers by signedness, whatever their width in the file.

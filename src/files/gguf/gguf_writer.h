@@ -15,7 +15,7 @@
 namespace sluice {
 
 inline constexpr std::uint32_t kGgufVersion = 3;
-inline constexpr std::uint64_t kGgufAlignment = 32;  // of tensors, unless general.alignment says otherwise
+inline constexpr std::uint64_t kGgufAlignment = 32;  // the tensors', unless general.alignment says otherwise
 
 // The pieces of a file, as bytes.
 struct GgufEncoding {

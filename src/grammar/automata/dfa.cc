@@ -112,7 +112,7 @@ class Determinizer {
   std::size_t total_ = 0, work_ = 0;
 };
 
-// Of two lists of edges side by side: visit(low, high, to of a, to of b) for each run of bytes in which neither
+// Walks two lists of edges side by side: visit(low, high, to of a, to of b) for each run of bytes in which neither
 // changes; -1: no edge.
 template <class Visit>
 void sweep(std::span<const ByteEdge> a, std::span<const ByteEdge> b, Visit&& visit) {
@@ -254,7 +254,7 @@ class Refinement {
   static constexpr std::size_t kMostLooks = 60;  // at each state, on average
   struct Look {
     std::int32_t of_class = 0, state = 0;
-    std::size_t begin = 0, end = 0;  // of its edges in seen_, as they lead to classes
+    std::size_t begin = 0, end = 0;  // its edges in seen_, as they lead to classes
   };
 
   Look look(std::int32_t state) {
@@ -303,8 +303,8 @@ class Refinement {
     move_all();
   }
 
-  // Of one class those that were looked at: groups that differ become classes of their own. Those that were not looked
-  // at are alike, and stay; without any the first group does.
+  // Cuts one class: of its states in looks_, groups that differ become classes of their own. Its states that are not in
+  // looks_ are alike, and stay; if there are none, the first group stays.
   void cut(std::size_t first, std::size_t last) {
     const States& members = members_[static_cast<std::size_t>(looks_[first].of_class)];
     const auto rest =
@@ -323,7 +323,7 @@ class Refinement {
     }
   }
 
-  // What the round has found, once all of it has been looked at.
+  // Applies the changes that the round has found, once all of it has been looked at.
   void move_all() {
     for (const auto& [from, to] : moved_) {
       for (const std::int32_t state : members_[static_cast<std::size_t>(to)]) {
@@ -332,7 +332,7 @@ class Refinement {
     }
     for (std::size_t i = 0; i < moved_.size(); ++i) {
       const std::int32_t from = moved_[i].first;
-      if (i > 0 && moved_[i - 1].first == from) continue;  // those of one class stand together
+      if (i > 0 && moved_[i - 1].first == from) continue;  // entries of one class are neighbours
       std::erase_if(members_[static_cast<std::size_t>(from)],
                     [&](std::int32_t state) { return classes_[static_cast<std::size_t>(state)] != from; });
     }
@@ -351,7 +351,7 @@ class Refinement {
 
   const Dfa& dfa_;
   std::vector<std::int32_t> classes_;
-  std::vector<States> before_, members_;  // of a state: those with an edge to it; of a class
+  std::vector<States> before_, members_;  // for each state: the states with an edge to it; the states of each class
   States dirty_;                          // to be looked at
   std::vector<std::pair<std::int32_t, std::int32_t>>
       moved_;  // in this round: members of a class are now one of their own

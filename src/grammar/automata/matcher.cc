@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kMostMatcherBytes = 64 << 20;  // beyond, sets that nobody needs any more are dropped
+constexpr std::size_t kMostMatcherBytes = 64 << 20;  // above this, sets that are no longer needed are dropped
 
 }  // namespace
 

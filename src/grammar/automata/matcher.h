@@ -27,8 +27,8 @@ class Matcher final : public TokenConstraint {
   int forced(std::span<std::int32_t> tokens) override;
   std::unique_ptr<TokenConstraint> copy() const override;
 
-  // As a token of these bytes; false: no text of the grammar goes on so. What is too ambiguous to be followed is
-  // accepted, and an error when more is asked for.
+  // Accepts these bytes as it does a token of them; false: no text of the grammar goes on so. A text that is too
+  // ambiguous to be followed is accepted; asking for more is then an error.
   bool accept_bytes(std::string_view bytes);
   bool complete();                                        // the answer so far is a text of the grammar
   bool ended() const { return after_.back() == kEnded; }  // an end token was accepted

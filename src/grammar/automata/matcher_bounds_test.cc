@@ -53,7 +53,7 @@ TEST(MatcherTest, WhatIsTooAmbiguousIsAnErrorOfThatTextAlone) {
       << status.message();
   EXPECT_NEAR(tokens, 30, 2);  // some 3,000 letters
   EXPECT_FALSE(matcher.complete());
-  // Nobody else is hurt: not a copy, and not the same answer a few tokens before.
+  // No other matcher is hurt: not a copy, and not the same answer a few tokens before.
   Matcher fresh = other;
   EXPECT_TRUE(fresh.allowed(bits).ok());
   matcher.rollback(3);

@@ -277,8 +277,8 @@ Status NetworkBuilder::order_rules(Network& out) const {
 
 namespace {
 
-// How many plain characters any text may have from a state on, given what is known of the states behind: a character
-// at a time, byte by byte. `best` of a byte: the edge that allows most.
+// Finds how many plain characters any text may have from a state on, given what is known of the states after it: a
+// character at a time, byte by byte. `best` of a byte: the edge that allows most.
 class PlainRuns {
  public:
   explicit PlainRuns(std::vector<NetworkState>& states) : states_(states), runs_(states.size(), 0) {

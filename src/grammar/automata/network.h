@@ -1,5 +1,5 @@
 // Network: a compiled grammar: rules, each a finite automaton whose edges are bytes or calls of rules (a recursive
-// transition network). What a matcher (matcher.h) walks through.
+// transition network). A matcher (matcher.h) walks through it.
 //
 // No dead ends: finish() keeps only what can reach the end of its rule within kMaxRuleDepth open rules, and every state
 // knows how many it needs, so a matcher that never opens more can always complete the text. Left recursion is refused:
@@ -34,7 +34,7 @@ struct NetworkState {
   std::vector<std::int32_t> reach;  // this state and what empty edges reach, of those that have bytes, calls or the end
   bool ends = false;                // the rule may end here
   bool only_ends = false;           // nothing else is reached from here but the end of the rule
-  std::uint8_t plain_run = 0;    // texts of so many plain characters (token_trie.h) go on; kMaxPlainRun: of any length
+  std::uint8_t plain_run = 0;  // texts of this many plain characters (token_trie.h) go on; kMaxPlainRun: of any length
   std::int16_t least_depth = 0;  // rules that must be opened below this one before it can end
 };
 

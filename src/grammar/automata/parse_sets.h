@@ -2,9 +2,9 @@
 //
 // A set has every (state, stack) that some parse of the text so far is in. Stacks are shared: a Stack is a rule's open
 // call with all the places to which it may return, each with the stack below it. Sets and stacks are values: equal ones
-// have the same number, nothing is ever changed, so keeping a number is keeping the parse, and going back is using an
-// old number. The set after a text depends on the text alone. A set is never empty: what cannot be completed is not in
-// one (network.h), and a byte that nobody can take leads to kNoSet.
+// have the same number, and nothing is ever changed. So keeping a number is keeping the parse, and going back is using
+// an old number. The set after a text depends on the text alone. A set is never empty: a parse that cannot be completed
+// is not in one (network.h), and a byte that no parse can take leads to kNoSet.
 //
 // Work and memory are bounded: a set of more than kMostParses parses, or one that takes more than kMostWork steps to
 // make, is not made: kTooMany stands for it. Whether it does depends on the text alone, too.
@@ -27,7 +27,7 @@ using StackId = std::int32_t;
 inline constexpr SetId kNoSet = -1;    // no text goes on so
 inline constexpr SetId kTooMany = -2;  // too ambiguous to be followed
 inline constexpr StackId kRootStack = 0;
-inline constexpr std::size_t kMostParses = 3'000;  // of one set
+inline constexpr std::size_t kMostParses = 3'000;  // most parses of one set
 inline constexpr std::size_t kMostWork = 500'000;  // states entered for what follows one set
 
 struct Parse {
@@ -56,15 +56,15 @@ class ParseSets {
 
   explicit ParseSets(const Network& network);
 
-  SetId start();                             // of the root rule, nothing read
+  SetId start();                             // at the start of the root rule, nothing read
   SetId at(std::int32_t state);              // in this state of a rule, at the bottom of everything
   SetId after_return(StackId stack);         // where the calls of this stack return to; may be kNoSet
   SetId step(SetId set, std::uint8_t byte);  // any of them may be kTooMany
 
-  // Of one that was made.
+  // Returns a set that was made.
   const Set& set(SetId id) const { return sets_[static_cast<std::size_t>(id)]; }
   const std::vector<Range>& ranges(SetId id);
-  // What the sets of a walk took to make, each once, whether or not they were made for it.
+  // The work that the sets of a walk took to make, each counted once, whether or not they were made for it.
   std::uint32_t begin_walk() { return ++walk_; }
   std::size_t charge(SetId expanded, std::uint32_t walk);
   int depth(StackId stack) const { return stacks_[static_cast<std::size_t>(stack)].depth; }
@@ -84,7 +84,7 @@ class ParseSets {
   };
   struct Stack {
     std::vector<Frame> frames;  // ascending
-    int depth = 0;              // of the lowest of them
+    int depth = 0;              // the lowest frame's depth
     SetId returned = kNotKnown;
   };
   struct Pending {  // a call to be entered
@@ -109,10 +109,10 @@ class ParseSets {
   std::size_t bytes_ = 0;
   std::uint32_t walk_ = 0;
 
-  std::vector<Parse> parses_;  // of the set that is made
+  std::vector<Parse> parses_;  // the parses of the set that is being made
   std::vector<Pending> pending_;
   std::vector<StackId> left_;
-  std::size_t work_ = 0;  // of the call under way
+  std::size_t work_ = 0;  // the work of the call under way
   bool complete_ = false;
 };
 

@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-// What an expression is made of; grammars (gbnf.h) use the same parts.
+// The parts of an expression; grammars (gbnf.h) use the same parts.
 struct Expression {
   enum class Kind { kEmpty, kCharacters, kSequence, kChoice, kRepeat, kBegin, kEnd, kRule };
   Kind kind = Kind::kEmpty;
@@ -36,8 +36,8 @@ inline constexpr int kMaxExpressionDepth = 200;
 // The classes of escapes d, w, s; upper case: all others.
 std::vector<CodePointRange> escaped_class(char letter);
 
-// "^(?!a)(?=b)c" as what must be searched for and found, or not: "^(?:a)" not, "^(?:b)", "^c". Of other patterns `rest`
-// is the whole.
+// Splits "^(?!a)(?=b)c" into patterns that must be found by a search, or must not: "^(?:a)" not, "^(?:b)", "^c". For
+// other patterns `rest` is the whole.
 struct LookAheads {
   struct Head {
     bool negative = false;

@@ -114,7 +114,7 @@ TEST(DfaTest, ReducedToTheFewestStates) {
     given.states.resize(2 + random() % 40);
     for (std::size_t s = 0; s < given.states.size(); ++s) {
       given.states[s].accept = random() % 4 == 0;
-      const bool chain = round % 3 == 0;  // of which states differ by long texts only
+      const bool chain = round % 3 == 0;  // whose states differ by long texts only
       for (const char byte : {'a', 'b', 'd'}) {
         if (!chain && random() % 4 == 0) continue;
         const std::size_t to = chain ? std::min(s + 1, given.states.size() - 1) : random() % given.states.size();

@@ -10,7 +10,8 @@ constexpr std::size_t kLeastClass = 8;                       // bytes; of fewer 
 constexpr std::size_t kMostParsed = 4;                       // parses of a set of a chain
 constexpr std::size_t kMostLarge = 16, kLeastLarge = 1'000;  // parts of a trie that are shared; nodes of one
 constexpr std::size_t kLeastChain = 3;                       // sets; a shorter chain saves nothing
-// Of what is made before anybody wants a mask: some tenths of a second, and half of what may be kept (token_masks.cc).
+// The limits of what is made before a mask is asked for: some tenths of a second, and half of what may be kept
+// (token_masks.cc).
 constexpr std::size_t kMostPreparedWork = 1'000'000, kMostPreparedBytes = 8 << 20;
 
 // The bytes that lead to the set that most of them lead to.

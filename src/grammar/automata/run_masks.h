@@ -1,8 +1,8 @@
 // RunMasks: the masks of places where a grammar counts characters, such as `[a-z]{3,40}`. There bytes of one class lead
-// from set to set: behind n of them lies the n-th of a chain. So a token that is all of the class is allowed if it is
-// no longer than the chain, and one that leaves the class behind n bytes if the n-th set lets it go on; both by length
-// are kept for all places of all chains of the class (TokenRuns), and what follows an exit for all that come to the
-// same set.
+// from set to set: after n of them the n-th of a chain is reached. So a token that is all of the class is allowed if it
+// is no longer than the chain. A token that leaves the class after n bytes is allowed if the n-th set lets it go on.
+// Both kinds are kept by length for all places of all chains of the class (TokenRuns). The tokens that follow an exit
+// are kept for all places that come to the same set.
 //
 // The answer is that of a walk from the place (TokenWalk), and what it is said to have taken depends on the place
 // alone, not on what is kept. Thread safety: one thread at a time.
@@ -43,20 +43,20 @@ class RunMasks {
   bool can_share(SetId set);
   std::optional<Made> walk(SetId set);
 
-  // Makes what the masks of the place and of those behind it in its chain share: milliseconds for a class of bytes or
-  // an exit that is new. Of the first places only, as it may not take too long, and no more is kept.
+  // Makes what the masks of the place and of the next ones in its chain share: milliseconds for a class of bytes or an
+  // exit that is new. It does so for the first places only, as it may not take too long, and no more is kept.
   void prepare(SetId set);
 
-  std::size_t bytes() const { return bytes_; }  // of what is kept
+  std::size_t bytes() const { return bytes_; }  // the size of what is kept
 
  private:
   struct Chain {
     ByteClass bytes;
     std::vector<SetId> sets;  // behind 0, 1, ... bytes of the class
   };
-  // What follows an exit: a byte that is not of the class, behind bytes that are, leads to a set.
+  // An exit leads to a set: a byte that is not of the class, after bytes that are.
   struct Exit {
-    std::size_t byte_class = 0;  // of classes_
+    std::size_t byte_class = 0;  // index into classes_
     std::uint8_t byte = 0;
     SetId to = kNoSet;
 
@@ -99,8 +99,8 @@ class RunMasks {
   const bool with_returns_;
   std::vector<ByteClass> classes_;
   std::map<Exit, Behind> behind_;
-  std::map<std::pair<std::uint32_t, SetId>, Subtree> subtrees_;  // of nodes that are large
-  std::vector<std::pair<std::uint32_t, SetId>> to_walk_;         // (node, set): exits that are nobody else's
+  std::map<std::pair<std::uint32_t, SetId>, Subtree> subtrees_;  // for nodes that are large
+  std::vector<std::pair<std::uint32_t, SetId>> to_walk_;         // (node, set): exits that no other place shares
   std::size_t bytes_ = 0, prepared_work_ = 0;
   std::set<SetId> prepared_;
 };

@@ -131,7 +131,7 @@ TokenMasks::Found TokenMasks::allowed(ParseSets& sets, SetId set, std::span<std:
   };
   std::size_t work = 0;
   const std::vector<Parse> parses = sets.set(set).parses;  // a copy: sets grow
-  // What is kept of a state holds where no token can open more rules than there may be.
+  // The kept masks of a state hold where no token can open more rules than there may be.
   const auto room = kMaxRuleDepth - network_.deepest_need() - static_cast<int>(trie_->longest()) - 1;
   if (std::ranges::any_of(parses, [&](const Parse& parse) { return sets.depth(parse.stack) >= room; })) {
     const auto& nodes = trie_->level(0).nodes;

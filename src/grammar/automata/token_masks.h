@@ -2,9 +2,9 @@
 //
 // A token is allowed if all its bytes can follow. For a parse that is (state, stack), most tokens are decided by the
 // state alone: they stay within its rule. So for each state that is met the walk through the trie is done once and
-// kept; what is left for the stack are the places of the trie where the rule ends with bytes of the token still to
-// come. States that count characters do not walk each for itself (run_masks.h). Thread safety: const calls from any
-// number of threads; what is kept never changes an answer.
+// kept. The stack decides only at the places of the trie where the rule ends with bytes of the token still to come.
+// States that count characters do not walk each for itself (run_masks.h). Thread safety: const calls from any number of
+// threads; what is kept never changes an answer.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class TokenMasks {
 
   TokenMasks(std::shared_ptr<const TokenTrie> trie, Network network);
 
-  // Makes what masks share with those of other grammars, so that nobody who wants a mask has to: it takes milliseconds.
+  // Makes what masks share with those of other grammars, so that no call for a mask has to: it takes milliseconds.
   void prepare() const;
 
   const Network& network() const { return network_; }
@@ -37,11 +37,11 @@ class TokenMasks {
   // text is too ambiguous for that, and the words say nothing; whether it is depends on the text alone.
   Found allowed(ParseSets& sets, SetId set, std::span<std::uint32_t> words) const;
 
-  // Of the grammar and of what is kept for its states.
+  // The size of the grammar and of what is kept for its states.
   std::size_t bytes() const;
 
  private:
-  // What is known of a state whatever its stack. Few tokens are kept as a list, many as bits.
+  // The tokens that are allowed in a state whatever its stack. Few tokens are kept as a list, many as bits.
   struct OfState {
     const TokenTrie::Level* level = nullptr;
     bool has_plain = false;              // the level's plain tokens are allowed, too

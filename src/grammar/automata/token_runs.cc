@@ -33,7 +33,7 @@ TokenRuns::TokenRuns(const TokenTrie& trie, const ByteClass& bytes) : bytes_(byt
   ByLength::Found tokens, longer, inside;
   std::array<ByLength::Found, 256> exits;
   const std::vector<TokenTrie::Node>& nodes = trie.level(0).nodes;
-  std::vector<std::uint32_t> ends{nodes[0].end};  // of the nodes above, all of the class
+  std::vector<std::uint32_t> ends{nodes[0].end};  // the ends of the nodes above, all of the class
   if (nodes.size() > 1) inside.emplace_back(0, 0);
   for (std::uint32_t at = 1; at < nodes.size();) {
     while (ends.back() <= at) ends.pop_back();

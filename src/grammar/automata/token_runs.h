@@ -1,7 +1,7 @@
-// TokenRuns: the tokens of a trie by how many bytes of a class they begin with. Where a grammar counts characters, the
-// places in front of n and of n + 1 of them allow nearly the same tokens: those that are of the class alone differ by
-// their length, those that leave it by the length at which they do. Both are kept by length here, so a place of a count
-// takes a few lists and not a walk of its own (TokenMasks).
+// TokenRuns: the tokens of a trie by how many bytes of a class they begin with. If a grammar counts characters, the
+// places in front of n and of n + 1 of them allow nearly the same tokens. Tokens that are all of the class differ by
+// their length; tokens that leave it differ by the length at which they do. Both are kept by length here, so a place of
+// a count takes a few lists and not a walk of its own (TokenMasks).
 //
 // Node numbers are those of the trie's level 0. Thread safety: const after it is made.
 #pragma once
@@ -31,7 +31,7 @@ class ByLength {
   std::size_t bytes() const { return 4 * (items_.size() + begins_.size()); }
 
  private:
-  std::vector<std::uint32_t> items_, begins_;  // of length n: items_[begins_[n]] to items_[begins_[n + 1]]
+  std::vector<std::uint32_t> items_, begins_;  // length n has items_[begins_[n]] to items_[begins_[n + 1]]
 };
 
 class TokenRuns {

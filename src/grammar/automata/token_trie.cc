@@ -91,7 +91,7 @@ TokenTrie::TokenTrie(std::span<const std::string_view> tokens, std::vector<std::
   }
   std::ranges::sort(order,
                     [&](std::int32_t a, std::int32_t b) { return bytes(a) != bytes(b) ? bytes(a) < bytes(b) : a < b; });
-  // Of tokens with the same bytes the first stands for all.
+  // If tokens have the same bytes, the first stands for all.
   std::vector<std::int32_t> distinct;
   for (const std::int32_t id : order) {
     if (!distinct.empty() && bytes(distinct.back()) == bytes(id)) {

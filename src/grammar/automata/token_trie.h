@@ -2,7 +2,7 @@
 // walking trie and grammar together, so that tokens with a common beginning are looked at once.
 //
 // Most tokens are plain: whole characters, none of which is a control character, a quote or a backslash. Where any text
-// may stand, such as inside a JSON string, they are all allowed, and only the others are walked: level i of the trie
+// may stand, such as inside a JSON string, they are all allowed, and only the others are walked. Level i of the trie
 // has the tokens that are not plain texts of at most kPlainLevels[i] characters, and a ready mask of those that are.
 //
 // Thread safety: const after it is made, but for what runs() keeps; may be used from any thread.
@@ -39,7 +39,7 @@ class TokenTrie {
   };
   struct Level {
     std::vector<std::uint32_t> plain;  // bit i mod 32 of word i / 32: token i is plain and short enough
-    std::vector<Node> nodes;           // of the other tokens; nodes[0] is the root
+    std::vector<Node> nodes;           // the other tokens; nodes[0] is the root
   };
 
   // `tokens[id]`: the bytes of a token; empty: it is never part of a text (special tokens, ids without a token).
@@ -48,7 +48,7 @@ class TokenTrie {
   ~TokenTrie();
 
   int vocab_size() const { return static_cast<int>(bytes_at_.size()) - 1; }
-  std::size_t words() const { return (bytes_at_.size() - 1 + 31) / 32; }  // of a mask
+  std::size_t words() const { return (bytes_at_.size() - 1 + 31) / 32; }  // words of a mask
   const std::vector<std::int32_t>& ends() const { return ends_; }
   bool is_end(std::int32_t token) const;
   std::string_view bytes(std::int32_t token) const;  // empty: no part of a text
@@ -59,15 +59,15 @@ class TokenTrie {
   std::int32_t longest_in(std::string_view text) const;
   // All tokens that are part of a text, as bits.
   const std::vector<std::uint32_t>& texts() const { return texts_; }
-  // Those that have this byte, found by looking through all bytes: some 50 us.
+  // Returns the tokens that have this byte, found by looking through all bytes: some 50 us.
   std::vector<std::int32_t> tokens_with(char byte) const;
 
   // The level for a place where texts of `plain_run` plain characters may stand.
   const Level& level(int plain_run) const;
-  // The tokens by how many bytes of the class they begin with. Those of the classes that were asked for last are kept,
-  // others made anew: some milliseconds.
+  // Returns the tokens by how many bytes of the class they begin with. The results for the classes that were asked for
+  // last are kept; others are made anew: some milliseconds.
   std::shared_ptr<const TokenRuns> runs(const ByteClass& bytes) const;
-  std::size_t runs_bytes() const;  // of those that are kept
+  std::size_t runs_bytes() const;  // bytes of the results that are kept
 
  private:
   std::vector<char> text_;

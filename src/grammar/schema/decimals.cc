@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// How far into -12.34 a text is.
+// The part of -12.34 that a text has come to.
 enum class Part : std::uint8_t { kStart, kSign, kZero, kInteger, kPoint, kFraction };
 
 std::optional<Part> next_part(Part part, char c) {
@@ -64,11 +64,11 @@ Dfa explore(const State& start, Step&& step, Accept&& accept) {
   return reduce(std::move(out));
 }
 
-// The size of what was read beside that of the bound.
+// The size of the digits so far, compared with the bound's.
 struct Compared {
   Part part = Part::kStart;
   bool negative = false, is_zero = true;
-  int order = 0;             // of the digits so far and as many of the bound's
+  int order = 0;             // compares the digits so far with as many of the bound's
   std::size_t whole = 0;     // digits of the integer part, at most one more than the bound has
   std::size_t fraction = 0;  // digits behind the point, at most as many as the bound has
 
@@ -109,7 +109,7 @@ class Comparer {
   // -1, 0, 1 of the number that ends here and the bound.
   int result(const Compared& s) const {
     int size = s.order;
-    // Of equal whole parts the bound's digits go on, and do not end in zeros.
+    // If the digits so far are equal, the bound's digits go on, and do not end in zeros.
     const bool is_beginning = s.whole == whole_.size() && size == 0 && s.fraction < fraction_.size();
     if (s.whole < whole_.size() || is_beginning) size = -1;
     const int sign = s.is_zero ? 0 : s.negative ? -1 : 1, other = zero_ ? 0 : negative_ ? -1 : 1;

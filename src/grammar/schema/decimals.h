@@ -12,8 +12,8 @@ namespace sluice {
 
 // The digits that a number may have: a model that never ends one is stopped here.
 inline constexpr int kMaxIntegerDigits = 40, kMaxFractionDigits = 40;
-// Of a number with a constraint and a fraction: so many read back from f64 as they were, so whoever computes with f64
-// finds it on the same side of every bound.
+// The digits of a number with a constraint and a fraction. This many digits read back from f64 as they were, so a
+// reader that computes with f64 finds the number on the same side of every bound.
 inline constexpr int kMaxSignificantDigits = 15;
 inline constexpr int kMaxMultiple = 20'000;  // states of a remainder's automaton
 
@@ -31,9 +31,9 @@ std::string decimal_text(const Decimal& decimal);
 
 enum class Comparison { kLess, kAtMost, kEqual, kAtLeast, kMore };
 
-Dfa decimals();                // all, with at most so many digits
-Dfa integer_texts();           // of them those without a fraction
-Result<Dfa> integer_values();  // those whose value is an integer
+Dfa decimals();                // all, up to the limits of digits
+Dfa integer_texts();           // decimals without a fraction
+Result<Dfa> integer_values();  // decimals whose value is an integer
 // With any number of digits: to be intersected with one of the above, and small while they are not.
 Result<Dfa> decimals_where(Comparison comparison, const Decimal& bound);
 Result<Dfa> multiples_of(const Decimal& divisor);  // divisor > 0; kResourceExhausted if that takes too many states

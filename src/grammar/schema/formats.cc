@@ -14,8 +14,8 @@ std::string ipv6() {
   return out + "|:(:" + hex + "){1,7})";
 }
 
-// Those that JSON Schema does not know, and pydantic writes: its classes read nothing else. Networks are single
-// addresses, as others must have no bits behind the prefix.
+// Returns the formats that JSON Schema does not know and pydantic writes: its classes read nothing else. Networks are
+// single addresses, as others must have no bits after the prefix.
 std::optional<std::string> python_format(std::string_view name, const std::string& ipv4) {
   if (name.size() == 5 && name.starts_with("uuid") && name[4] >= '1' && name[4] <= '8') {
     return "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-" + std::string(name.substr(4)) +
@@ -55,7 +55,7 @@ std::optional<std::string> format_pattern(std::string_view name) {
   if (name == "date") return date;
   if (name == "time") return time;
   if (name == "date-time") return date + "T" + time;
-  if (name == "duration") {  // of less than 10^9 days, and 2^32 seconds, as readers have
+  if (name == "duration") {  // less than 10^9 days, and 2^32 seconds, as readers have
     return "P([0-9]{1,7}W|([0-9]{1,6}Y([0-9]{1,7}M([0-9]{1,8}D)?)?|[0-9]{1,7}M([0-9]{1,8}D)?|[0-9]{1,8}D)"
            "(T([0-9]{1,6}H([0-9]{1,7}M([0-9]{1,7}S)?)?|[0-9]{1,7}M([0-9]{1,7}S)?|[0-9]{1,7}S))?"
            "|T([0-9]{1,6}H([0-9]{1,7}M([0-9]{1,7}S)?)?|[0-9]{1,7}M([0-9]{1,7}S)?|[0-9]{1,7}S))";

@@ -5,8 +5,8 @@
 //                are met), then any others; a key that the schema names is written once
 //   integers     without fraction or exponent; numbers with a constraint without an exponent
 //   enum, const  numbers in their shortest decimal form
-// What cannot be enforced is refused with the JSON pointer of the keyword (docs/structured_outputs.md).
-// Thread safety: pure functions.
+// A keyword that cannot be enforced is refused with its JSON pointer (docs/structured_outputs.md). Thread safety: pure
+// functions.
 #pragma once
 
 #include <boost/json/value.hpp>

@@ -38,7 +38,7 @@ class Escapes {
  public:
   Escapes(NetworkBuilder& builder, std::int32_t from) : builder_(builder), from_(from) {}
 
-  // What stands for `byte`, a control character, a quote or a backslash, leads to `to`.
+  // Lets the escape of `byte`, a control character, a quote or a backslash, lead to `to`.
   void add(int byte, std::int32_t to) {
     if (backslash_ < 0) {
       backslash_ = builder_.add_literal(from_, "\\");

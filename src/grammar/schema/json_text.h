@@ -1,6 +1,6 @@
 // JsonText: the parts of JSON texts as a network: strings, numbers, white space, values of any kind.
 //
-// How JSON is written (docs/structured_outputs.md has the rules):
+// The rules by which JSON is written (docs/structured_outputs.md has them all):
 //   white space  behind { [ , : and before } ]: nothing, one space, or a line break and up to kMaxIndent spaces or
 //   tabs;
 //                `compact`: none anywhere

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-using Counts = std::vector<std::int64_t>;  // of each ArrayProduct::Contained
+using Counts = std::vector<std::int64_t>;  // one for each ArrayProduct::Contained
 
 std::int64_t most_counted(const ArrayProduct::Contained& contained) {
   return contained.most == kNoLimit ? contained.least : contained.most;
@@ -94,7 +94,7 @@ Status SchemaNetwork::add_array(std::int32_t rule, const ArrayProduct& array) {
 // The values that items may have, as they are written, and which may stand at each place.
 struct SchemaNetwork::UniqueValues {
   std::vector<std::pair<bool, std::string>> values;  // whether a string, and its characters; or the JSON
-  std::vector<unsigned> at;                          // of each place: bits of values
+  std::vector<unsigned> at;                          // for each place: bits of values
 };
 
 namespace {

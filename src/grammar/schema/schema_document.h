@@ -17,7 +17,7 @@ namespace sluice {
 
 // A schema that must hold (an even number), or must not (odd).
 using Literal = std::int32_t;
-// Schemas that must all hold, or not, ascending, each once. Of one and the same value.
+// Schemas that must all hold, or not, for one and the same value; ascending, each once.
 using Conjunction = std::vector<Literal>;
 
 class SchemaDocument {
@@ -38,7 +38,7 @@ class SchemaDocument {
   // A schema made here, for one at `pointer`.
   Literal keep(boost::json::value schema, std::string pointer);
 
-  // `$schema` names draft 7 or an older one: what stands beside a `$ref` says nothing.
+  // `$schema` names draft 7 or an older one: the keywords next to a `$ref` say nothing.
   bool is_old() const { return is_old_; }
   // `$schema` names draft 4 or 3: identifiers stand in `id`.
   bool has_plain_ids() const { return has_plain_ids_; }

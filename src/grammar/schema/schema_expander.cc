@@ -129,7 +129,7 @@ SchemaExpander::Products SchemaExpander::apply_keywords(Literal literal, const S
   const bool holds = SchemaDocument::holds(literal);
   Products out;
   if (holds) out.push_back(product);
-  // What narrows most comes first.
+  // The keyword that narrows most comes first.
   const bool is_alone = document_.is_old() && schema.contains("$ref");
   const auto is_narrow = [](std::string_view name) { return name == "type" || name == "const" || name == "enum"; };
   for (const bool narrow : {true, false}) {
@@ -163,7 +163,7 @@ SchemaExpander::Products SchemaExpander::apply_keyword(const Keyword& keyword, b
     Products next;
     for (const SchemaProduct& one : out) add(next, (this->*handler)(keyword, true, one));
     drop_empty(next);
-    // The rest is of no use, but faults in it are told.
+    // The rest is of no use, but faults in it are reported.
     if (out.empty() && error_.ok()) (this->*handler)(keyword, true, product);
     out = std::move(next);
   }

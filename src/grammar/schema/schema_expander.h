@@ -2,8 +2,9 @@
 // conjunction if and only if it meets one of them. anyOf, oneOf, not, if and their like become several products; allOf
 // and references one. Negations are pushed down to single keywords.
 //
-// Sound: whoever meets a product is valid. What cannot be expressed is an error with the JSON pointer of the keyword,
-// never left out; unknown keywords and formats say nothing, and are remarked. Thread safety: one thread at a time.
+// Sound: a value that meets a product is valid. A schema that cannot be expressed is an error with the JSON pointer of
+// the keyword, never left out; unknown keywords and formats say nothing, and are remarked. Thread safety: one thread at
+// a time.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -21,7 +22,7 @@
 
 namespace sluice {
 
-inline constexpr std::size_t kMaxProducts = 300;      // of one conjunction
+inline constexpr std::size_t kMaxProducts = 300;      // the most for one conjunction
 inline constexpr std::int64_t kMaxExpanded = 40'000;  // steps for one document
 
 class SchemaExpander {

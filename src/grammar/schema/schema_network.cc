@@ -125,7 +125,7 @@ Result<SchemaNetwork::KeyClass> SchemaNetwork::constrained(KeyClass all, const O
 
 Result<std::vector<SchemaNetwork::KeyClass>> SchemaNetwork::key_classes(const ObjectProduct& object) {
   if (object.patterns.empty()) {
-    // One class of all: mostly nobody may have one.
+    // One class of all keys: mostly no value may have one.
     Conjunction value;
     for (const ObjectProduct::Additional& additional : object.additional) {
       if (additional.patterns.empty()) value = with(std::move(value), additional.value);
@@ -170,7 +170,7 @@ Result<std::vector<SchemaNetwork::KeyClass>> SchemaNetwork::key_classes(const Ob
 
 namespace {
 
-// What the attribute of a tag can hold.
+// The names that the attribute of a tag can hold.
 const Dfa& parameter_names() {
   static const Dfa dfa = *whole_match(*parse_regex(R"([^"<>\x00-\x1f\x7f]{1,256})", "name"));
   return dfa;

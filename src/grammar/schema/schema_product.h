@@ -1,5 +1,6 @@
-// SchemaProduct: one way for a value to meet a conjunction of schemas, sorted by the types of JSON: what it may be, and
-// for each type what must hold. What holds for one type says nothing of the others. Thread safety: plain values.
+// SchemaProduct: one way for a value to meet a conjunction of schemas, sorted by the types of JSON: which types it may
+// have, and for each type what must hold. The rules for one type say nothing of the others. Thread safety: plain
+// values.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,8 @@ struct ArrayProduct {
     std::int64_t from = 0, least = 1, most = kNoLimit;
     Conjunction item;
   };
-  std::map<std::int64_t, Conjunction> at;                   // of one item
-  std::vector<std::pair<std::int64_t, Conjunction>> items;  // of all from one on
+  std::map<std::int64_t, Conjunction> at;                   // for one item
+  std::vector<std::pair<std::int64_t, Conjunction>> items;  // for all items from one on
   std::vector<Contained> contained;
   std::int64_t least = 0, most = kNoLimit;
   std::string unique;  // the pointer of uniqueItems: true
@@ -51,7 +52,7 @@ struct ObjectProduct {
     DfaPtr names;
     Conjunction value;
   };
-  struct Additional {  // of names that are not in `names` nor match one of `patterns`
+  struct Additional {  // for names that are not in `names` nor match one of `patterns`
     std::set<std::string> names;
     std::vector<DfaPtr> patterns;
     Conjunction value;
@@ -60,15 +61,15 @@ struct ObjectProduct {
   std::set<std::string> required, forbidden;
   std::vector<Pattern> patterns;
   std::vector<Additional> additional;
-  std::vector<DfaPtr> names;  // of all keys
+  std::vector<DfaPtr> names;  // for all keys
   std::int64_t least = 0, most = kNoLimit;
-  std::string least_pointer;  // of minProperties
+  std::string least_pointer;  // the pointer of minProperties
 };
 
 struct SchemaProduct {
   unsigned types = kEveryValue;
-  DfaPtr number;  // of decimal text
-  DfaPtr string;  // of the characters
+  DfaPtr number;  // over decimal text
+  DfaPtr string;  // over the characters
   ArrayProduct array;
   ObjectProduct object;
 };

@@ -106,7 +106,7 @@ Value integer_arithmetic(Run& run, Operator operation, Int a, Int b) {
   }
 }
 
-// What Python has no real number for is an error: a quotient by zero, a complex number, one that is too large.
+// A result that is no real number of Python's is an error: a quotient by zero, a complex number, one that is too large.
 Value power(Run& run, double base, double exponent) {
   const double result = std::pow(base, exponent);
   if (std::isfinite(result) || !std::isfinite(base) || !std::isfinite(exponent)) return Value::real(result);

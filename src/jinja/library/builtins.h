@@ -1,4 +1,4 @@
-// What a template finds by name: filters, tests, methods and attributes, and global functions.
+// The names that a template finds: filters, tests, methods and attributes, and global functions.
 #pragma once
 
 #include <string_view>
@@ -42,7 +42,7 @@ struct TestEntry {
 // nullptr for a test that does not exist.
 const TestEntry* find_test(std::string_view name);
 
-// What values of Python's types have by name: methods of texts, lists and dicts, attributes of loops and namespaces.
+// The names that values of Python's types have: methods of texts, lists and dicts, attributes of loops and namespaces.
 //
 // As in the sandbox that chat templates are written for, nothing can be changed through a method: append, update and
 // the like are undefined, and say so when they are called. Thread safety: as the run.

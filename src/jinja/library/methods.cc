@@ -80,7 +80,7 @@ Value loop_changed(Run& run, const Value& self, const Arguments& arguments) {
   const bool same =
       std::exchange(loop.has_changed, true) &&
       std::ranges::equal(loop.last_changed, now, [&](const Value& a, const Value& b) { return equal(run, a, b); });
-  // What is kept must not hold the loop itself.
+  // The values that are kept must not hold the loop itself.
   const bool holds_loop = std::ranges::any_of(now, [](const Value& v) { return v.depth() > 0; });
   if (holds_loop) {
     run.fail("loop.changed() of a list or dict is not supported");

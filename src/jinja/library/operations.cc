@@ -373,7 +373,7 @@ Value slice(Run& run, const Value& value, const Value& from, const Value& to, co
       const auto end = static_cast<std::size_t>(std::max(places.begin, places.end));
       return settled_safe(run, run.part(value, slice(text, begin, end)), value);
     }
-    std::vector<std::size_t> offsets;  // of every code point
+    std::vector<std::size_t> offsets;  // the offset of every code point
     if (!run.fits(text.length * sizeof(std::size_t) / 8)) return {};
     for (std::size_t at = 0; at < text.bytes.size(); at += code_point_bytes(text.bytes, at)) offsets.push_back(at);
     std::string out;

@@ -42,9 +42,8 @@ void set_key(Run& run, Dict::Entries& entries, Value key, Value value);
 // A list, a dict and the like cannot be a key.
 bool is_hashable(Run& run, const Value& value);
 
-// What methods and filters of texts share.
-// Their results have marks (marks.h), except for padding. A result that is too long fails the run. Thread safety: as
-// the run.
+// Operations that methods and filters of texts share. Their results have marks (marks.h), except for padding. A result
+// that is too long fails the run. Thread safety: as the run.
 
 // Without white space, or without the characters of `characters` if it is a text, at either end.
 Value strip_text(Run& run, const Value& text, const Value& characters, bool left, bool right);

@@ -1,4 +1,4 @@
-// What the table of fields (field_table.h) says, for people and for programs: `sluice api` and GET /openapi.json.
+// The table of fields (field_table.h), written for people and for programs: `sluice api` and GET /openapi.json.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 namespace sluice {
 
 struct ApiError {
-  int status = 400;        // of HTTP; the error's type follows from it
+  int status = 400;        // the status of HTTP; the error's type follows from it
   std::string message;     // for the user: the thing, what was expected, what was found
   std::string param;       // the field of the request; empty: null
   std::string code;        // e.g. "context_length_exceeded"; empty: null

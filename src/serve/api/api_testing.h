@@ -114,7 +114,7 @@ class ApiTest : public ::testing::Test {
 
   FakeEngine engine_;
   std::unique_ptr<ChatEncoding> chat_;
-  SamplingDefaults defaults_{.temperature = 0.6F, .top_p = 0.9F, .top_k = 40};  // of the model
+  SamplingDefaults defaults_{.temperature = 0.6F, .top_p = 0.9F, .top_k = 40};  // the model's own
   ServerOptions options_;
   std::unique_ptr<Server> server_;
 };

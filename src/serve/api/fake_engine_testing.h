@@ -31,7 +31,7 @@ class FakeEngine final : public Engine {
   // The tokens that answer a request, the end token (1) left out; after them it stops.
   std::function<std::vector<std::int32_t>(const Request&)> script;
   std::function<std::vector<std::int32_t>(const Request&, int choice)> script_of_choice;  // instead of `script`
-  std::function<float(int choice)> logprob_of_choice;  // of every token; -0.5 without
+  std::function<float(int choice)> logprob_of_choice;  // the log-probability of every token; -0.5 without
   std::function<Status(const Request&)> refuse;        // why submit fails, if it does
   std::chrono::milliseconds step{0};                   // between two tokens of a request
   std::function<void()> before_output;                 // called on the engine's thread, before each one
@@ -46,9 +46,9 @@ class FakeEngine final : public Engine {
   int cached_tokens = 0;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
   std::chrono::milliseconds admitted_after{0};  // when requests get memory, after they came
-  std::size_t begins_with = 1;                  // before anything is generated, so many answers have to be asked for
-  int fails_after = -1;                         // so many tokens an answer fails; -1: never
-  EngineStats counters;                         // of stats(), but for what the fake counts itself
+  std::size_t begins_with = 1;                  // nothing is generated before this many answers have been asked for
+  int fails_after = -1;                         // an answer fails after this many tokens; -1: never
+  EngineStats counters;                         // the values of stats(), except for those that the fake counts itself
   double idle_seconds = 1e9;
   std::vector<StepRecord> recorded;  // what steps() says
   EngineSnapshot where;
@@ -154,7 +154,7 @@ class FakeEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return resets_;
   }
-  // How often a request was paused.
+  // Returns how often a request was paused.
   int pauses() const {
     const std::lock_guard lock(mutex_);
     return pauses_;
@@ -164,12 +164,12 @@ class FakeEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return std::ranges::any_of(running_, [](const auto& running) { return running.second.cancelled; });
   }
-  // How often stats() was called.
+  // Returns how often stats() was called.
   int readings() const {
     const std::lock_guard lock(mutex_);
     return readings_;
   }
-  // Waits up to a minute until no request runs and all have been told so; true if it came to that.
+  // Waits up to a minute until no request runs and all have been notified of their end; returns whether that came.
   bool wait_idle() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(60), [this] { return running_.empty() && !is_telling_; });

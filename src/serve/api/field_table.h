@@ -50,8 +50,9 @@ struct Field {
   FieldUse use = FieldUse::kRead;
   FieldType type = FieldType::kAny;
   double low = 0, high = 0;
-  std::string_view preset = {};  // what holds where it is absent; "": nothing. Of kOnly what to use instead
-  std::string_view text = {};    // the effect, in Markdown; of kOnly the one value
+  std::string_view preset =
+      {};  // the value that holds where it is absent; "": nothing. For kOnly: the field to use instead
+  std::string_view text = {};  // the effect, in Markdown; of kOnly the one value
 
   // Whether "", [] and {} say something here. They count as absent in all other fields at the top of a body.
   bool empty_counts() const;
@@ -60,9 +61,9 @@ struct Field {
 };
 
 std::span<const Field> request_fields();
-// Those of one call.
+// Returns the fields of one call.
 std::vector<const Field*> fields_of(FieldPlaces place);
-// nullptr: nobody knows it there. `path` may have numbers in its brackets.
+// Returns nullptr if the call has no such field. `path` may have numbers in its brackets.
 const Field* find_field(FieldPlaces place, std::string_view path);
 
 }  // namespace sluice

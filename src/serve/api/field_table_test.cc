@@ -160,7 +160,7 @@ TEST(FieldTableTest, KeysOfMessagesAreThoseOfTheTable) {
 TEST(FieldTableTest, WhatIsMissingIsRefusedAndWhatSaysNothingPasses) {
   for (const Field& field : request_fields()) {
     if (field.use == FieldUse::kRead || field.name.starts_with("messages")) continue;
-    if (field.name.starts_with("response_format.json_schema.")) continue;  // beside a schema
+    if (field.name.starts_with("response_format.json_schema.")) continue;  // next to a schema
     for (const FieldPlaces place : places_of(field)) {
       const bool refused = field.use == FieldUse::kOnly;
       const ApiError error = error_with(place, field.name, R"({"strange":1})");

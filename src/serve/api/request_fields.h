@@ -1,6 +1,6 @@
-// RequestFields: reads the keys of a request's JSON object into variables, by the table of fields (field_table.h): a
+// RequestFields: reads the keys of a request's JSON object into variables, by the table of fields (field_table.h). A
 // wrong type, a value out of range and an effect that is missing are each an ApiError that names the key, what was
-// expected and what was found. Only what the table knows can be read.
+// expected and what was found. Only fields of the table can be read.
 //
 // The first error sticks; later reads change nothing. null counts as absent, and "", [] and {} where the table says so.
 // A variable is written only on success. Ownership: keeps a pointer to the object, which must outlive it. Thread
@@ -54,15 +54,15 @@ class RequestFields {
   // An object; nullptr when absent or after an error.
   const boost::json::object* read_object(std::string_view key);
 
-  // What nobody reads: refuses a value whose effect is missing; notes keys that nobody knows, or refuses them. Empty
-  // values are accepted for any key. An object below another one gives its error to it.
+  // Handles the keys that no call has read: refuses a value whose effect is missing; notes unknown keys, or refuses
+  // them. Empty values are accepted for any key. An object below another one gives its error to it.
   void finish();
   // Nothing of this object is of use: finish() says nothing of its keys.
   void forget() { forgotten_ = true; }
   // The paths of such keys, in this object and those below it.
   std::vector<std::string>& ignored() { return above_ != nullptr ? above_->ignored() : ignored_; }
   bool strict() const { return strict_; }
-  const std::string& path() const { return path_; }  // of this object, with a dot behind it; "" at the top
+  const std::string& path() const { return path_; }  // this object's path, with a dot at its end; "" at the top
   FieldPlaces place() const { return place_; }
 
   void fail(std::string_view key);                             // as the table says
@@ -95,7 +95,7 @@ std::variant<boost::json::object, ApiError> parse_request_object(std::string_vie
 
 // Sampling, limits, stop conditions, streaming; everything but log-probabilities, whose form differs. Errors are left
 // in `fields`.
-void read_exports(RequestFields& fields, GenerationOptions& out);     // of experts and indices
+void read_exports(RequestFields& fields, GenerationOptions& out);     // for experts and indices
 void read_scheduling(RequestFields& fields, GenerationOptions& out);  // priority and cache_salt
 void read_generation_options(RequestFields& fields, const SamplingDefaults& defaults, GenerationOptions& out);
 

@@ -117,7 +117,7 @@ void read_reports(RequestFields& fields, GenerationOptions& out) {
   read_exports(fields, out);
 }
 
-// Of the answer, after read_sampling; how many of the best is up to each call.
+// Reads which log-probabilities the answer has, after read_sampling; each call reads how many of the best by itself.
 void read_logprob_kind(RequestFields& fields, SamplingParams& out) {
   fields.read_token_ids("logprob_token_ids", out.logprob_ids);
   const std::string mode = fields.value<std::string>("logprobs_mode", "raw");

@@ -1,4 +1,4 @@
-// What a request binds its answer to: the fields that say it, and the constraint that the engine gets.
+// The binding of a request's answer: the fields that ask for it, and the constraint that the engine gets.
 #pragma once
 
 #include <functional>
@@ -18,14 +18,15 @@ namespace sluice {
 // Returns the schema of response_format if it has one; it belongs to the request's object.
 const boost::json::object* read_constraint(RequestFields& fields, GenerationOptions& out);
 
-// For a GrammarCache: the tokens of the tokenizer that the engine has, but special ones, and the engine's end tokens.
-// Of special ones those that calls are written with (`markup`; null: none). All three must outlive it.
+// Returns the maker of tries for a GrammarCache. A trie has the tokens of the tokenizer that the engine has, except
+// special ones, and the engine's end tokens. It also has the special tokens that calls are written with (`markup`;
+// null: none). All three arguments must outlive it.
 std::function<std::shared_ptr<const TokenTrie>()> trie_maker(const Engine& engine, const Tokenizer& tokenizer,
                                                              const CallMarkup* markup = nullptr);
 
-// Null: the request asks for none. `behind`: text of the answer behind which the constraint begins; "": at once.
-// `continued`: the beginning of the bound text, with which the answer goes on. Compiles, which may take long. What of a
-// schema binds nothing is added to options.ignored.
+// Returns the constraint; null: the request asks for none. `behind`: the text of the answer after which the constraint
+// begins; "": at once. `continued`: the beginning of the bound text, with which the answer goes on. Compiles, which may
+// take long. Parts of a schema that bind nothing are added to options.ignored.
 ApiResult<std::shared_ptr<const TokenConstraint>> make_constraint(GrammarCache& grammars, GenerationOptions& options,
                                                                   const std::string& behind,
                                                                   const std::string& continued = "");

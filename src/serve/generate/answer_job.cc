@@ -16,7 +16,7 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
   return std::chrono::duration<double>(to - from).count();
 }
 
-// What an engine refuses at once can never run: that is the request's fault, whatever it would exhaust.
+// A request that an engine refuses at once can never run: that is the request's fault, whatever it would exhaust.
 bool is_refusal(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kResourceExhausted;
 }
@@ -178,7 +178,7 @@ void GenerationJob::pump() {
   }
   if (ended_) return;
   if (open_choices_ == 0) return complete(std::move(text));
-  // Of requests that began since.
+  // Requests that began since are held, too.
   if (is_held_ && !events.empty()) hold(true);
   if (options_.stream && !text.empty()) write(std::move(text));
 }
@@ -245,7 +245,7 @@ void GenerationJob::record_token(const Event& event) {
   record_.last_token = event.at;
 }
 
-// What the client does not read is not computed.
+// No token is computed that the client does not read.
 void GenerationJob::hold(bool is_full) {
   if (ended_) return;
   is_held_ = is_full;
@@ -270,17 +270,17 @@ void GenerationJob::expire() {
   fail(Fate::kLate, deadline_error(record_.first_token != Clock::time_point()), "");
 }
 
-// Nobody is there to be answered.
+// No client is there to be answered.
 void GenerationJob::leave() {
   if (ended_) return;
   cancel();
   if (begin_end(Fate::kLeft)) end(Fate::kLeft);
 }
 
-// The one place where a request ends, before anybody is told so.
+// The one place where a request ends, before anyone hears of it.
 void GenerationJob::end(Fate fate) {
   ended_ = true;
-  // Whoever hears of the end may ask again at once, though the engine still holds this.
+  // A client that hears of the end may ask again at once, though the engine still holds this.
   exchange_->request().ticket.reset();
   context_.jobs.remove(shared_from_this());
   record_.fate = fate;

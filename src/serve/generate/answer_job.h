@@ -24,19 +24,19 @@ namespace sluice {
 struct PromptTokens {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> message_starts;
-  std::vector<std::int32_t> prediction = {};  // of the answer
+  std::vector<std::int32_t> prediction = {};  // the answer that the client expects
   std::uint64_t seed = 0;                     // the request's, or drawn
 };
 
 struct GenerationPlan {
-  std::string id;  // of the answer, for the log
+  std::string id;  // the answer's id, for the log
   GenerationOptions options;
   std::vector<PromptTokens> prompts;
-  std::shared_ptr<const TokenConstraint> constraint;               // of every choice
+  std::shared_ptr<const TokenConstraint> constraint;               // binds every choice
   std::shared_ptr<const TokenRules> rules;                         // null: none
   std::function<std::unique_ptr<ChatOutputParser>()> make_parser;  // one for each choice; none: raw text
   std::shared_ptr<Waiting::Place> place;                           // released at the first token
-  std::unique_ptr<AnswerWriter> writer;  // of prompts.size() * options.best_of choices, prompt by prompt
+  std::unique_ptr<AnswerWriter> writer;  // writes prompts.size() * options.best_of choices, prompt by prompt
 };
 
 class GenerationJob final : public Cancellable, public std::enable_shared_from_this<GenerationJob> {
@@ -50,7 +50,7 @@ class GenerationJob final : public Cancellable, public std::enable_shared_from_t
   using Clock = std::chrono::steady_clock;
   struct Prompt {
     RequestId id = 0;
-    int tokens = 0, predicted = 0;  // of the prompt, of the prediction
+    int tokens = 0, predicted = 0;  // tokens of the prompt, and of the prediction
   };
   struct Choice {
     GenerationStream stream;

@@ -1,4 +1,4 @@
-// What the calls that generate have in common: from a parsed chat request, or any body, to a GenerationJob.
+// The common part of the calls that generate: from a parsed chat request, or any body, to a GenerationJob.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ ApiResult<RenderedChat> render_chat(const ApiContext& context, const ChatComplet
 
 using MakeWriter = std::function<std::unique_ptr<AnswerWriter>(AnswerForm form, bool stream)>;
 
-// Of an answer to `prompts` prompts; the indices of their choices go prompt by prompt.
+// Returns the form of an answer to `prompts` prompts; the indices of their choices go prompt by prompt.
 AnswerForm make_form(const ApiContext& context, std::string_view id_prefix, const GenerationOptions& options,
                      std::size_t prompts);
 // One prompt of a completion, checked.
@@ -48,7 +48,7 @@ constexpr std::size_t kLargeBody = 256 << 10;  // takes tens of milliseconds to 
 using JsonAnswer = std::function<ApiResult<std::string>(ApiContext& context, const HttpExchangePtr& exchange)>;
 void answer_on_worker(ApiContext& context, const HttpExchangePtr& exchange, JsonAnswer answer);
 
-// Counts the fields of a request that nobody knows, and names them in its answer's header.
+// Counts the unknown fields of a request, and names them in its answer's header.
 void name_ignored(ApiContext& context, const HttpExchangePtr& exchange, const std::vector<std::string>& fields);
 
 }  // namespace sluice

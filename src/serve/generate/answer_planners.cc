@@ -39,7 +39,7 @@ std::uint64_t draw_seed() {
   return ((std::uint64_t{random()} << 32) | random()) >> 11;
 }
 
-// What the client expects the answer to say; special tokens in it are plain text.
+// Returns the tokens of the text that the client expects in the answer; special tokens in it are plain text.
 ApiResult<std::vector<std::int32_t>> prediction_ids(const ApiContext& context, const std::string& text) {
   auto ids = context.tokenizer.encode(text, {.parse_special = false});
   if (!ids.ok()) return field_error(ids.status(), "prediction");
@@ -351,7 +351,7 @@ void generate(ApiContext& context, const HttpExchangePtr& exchange, Planner plan
   TaskQueue& workers = exchange->request().body.size() > kLargeBody ? context.large_workers : context.workers;
   workers.run([&context, exchange, planner, place = std::move(place)]() mutable {
     auto planned = guarded(planner, context, exchange->request());
-    exchange->request().body = {};  // up to megabytes that nobody needs any more
+    exchange->request().body = {};  // up to megabytes that are not needed any more
     if (const auto* error = std::get_if<ApiError>(&planned)) return exchange->respond(error_response(*error));
     name_ignored(context, exchange, std::get<GenerationPlan>(planned).options.ignored);
     auto& plan = std::get<GenerationPlan>(planned);

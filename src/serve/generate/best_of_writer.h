@@ -1,7 +1,7 @@
 // BestOfWriter: passes on the n likeliest of best_of choices for each prompt.
 //
-// It keeps the deltas of all choices until the answer ends, ranks the choices of each prompt by the mean
-// log-probability of their tokens (all that count as completion tokens; ties: the lower index first) and passes the
+// It keeps the deltas of all choices until the answer ends. Then it ranks the choices of each prompt by the mean
+// log-probability of their tokens (all that count as completion tokens; ties: the lower index first). It passes the
 // best n on, likeliest first, under the indices that they have in the answer: prompt * n + rank. Thread safety: belongs
 // to one request.
 #pragma once

@@ -44,14 +44,14 @@ class FatesTest : public ApiTest {
     engine_.cached_tokens = 1;
     say("one two");  // two tokens, and the end token
   }
-  // Nobody asks for the time, or waits to go on, any more when this object is gone.
+  // No other thread asks for the time, or waits to go on, any more when this object is gone.
   ~FatesTest() override {
     go_on();
     server_.reset();
     EXPECT_TRUE(engine_.wait_idle());
   }
 
-  // The engine gives so many outputs, and waits with the next ones in its hands.
+  // The engine gives this many outputs, and waits with the next ones in its hands.
   void hold_after(int outputs) {
     const std::lock_guard lock(mutex_);
     outputs_ = 0;
@@ -61,13 +61,13 @@ class FatesTest : public ApiTest {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, 60s, [this] { return is_held_; }));
   }
-  // Until the engine has been told to end what it is held in.
+  // Waits until the engine has been asked to end the request in whose output it is held.
   void wait_cancelled() {
     const auto patience = std::chrono::steady_clock::now() + 60s;
     while (!engine_.is_cancelled() && std::chrono::steady_clock::now() < patience) std::this_thread::sleep_for(1ms);
     EXPECT_TRUE(engine_.is_cancelled());
   }
-  // The same, until the server has got so many tokens since `before`.
+  // Waits until the server has got this many tokens since `before`.
   void wait_told(const Samples& before, int tokens) {
     const std::string name = options_.metrics_prefix + "generation_tokens_total";
     const auto patience = std::chrono::steady_clock::now() + 60s;
@@ -142,7 +142,7 @@ class FatesTest : public ApiTest {
     return found;
   }
 
-  // An answer of `tokens` tokens alone, or so many side by side, token by token in turn.
+  // The facts of `answers` answers of `tokens` tokens each that run side by side, token by token in turn.
   static Facts facts_of(int answers, int tokens, int prompt_tokens) {
     Facts facts;
     facts.reasons = {{"stop", answers}};
@@ -158,7 +158,7 @@ class FatesTest : public ApiTest {
   }
   static int length(std::string_view text) { return static_cast<int>(ids_of(text).size()); }
   Facts of_one(int tokens = 3) { return facts_of(1, tokens, length("Once upon")); }
-  // It was cut when its answer had so many tokens.
+  // It was cut when its answer had this many tokens.
   Facts cut_after(int tokens, const std::string& reason) {
     Facts facts = tokens > 0 ? of_one(tokens) : Facts{.first_tokens = 0};
     facts.ended = false;
@@ -215,7 +215,7 @@ TEST_F(FatesTest, NoToken) {
   expect(before, facts);
 }
 
-// The engine goes on for a while; nobody gets what it says then.
+// The engine goes on for a while; its further outputs go nowhere.
 TEST_P(FatesUnderAName, StopString) {
   const Samples before = read();
   engine_.endless = true;
@@ -231,7 +231,7 @@ TEST_F(FatesTest, FourAnswers) {
   expect(before, facts_of(4, 3, length("Once upon")));
 }
 
-// Those that are not shown were made, too.
+// Choices that are not shown were made, too.
 TEST_F(FatesTest, TheBestTwoOfFour) {
   const Samples before = read();
   EXPECT_EQ(complete(R"(,"n":2,"best_of":4,"temperature":1)").status, 200);

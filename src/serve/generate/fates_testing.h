@@ -20,7 +20,7 @@ struct Facts {
   bool ended = true;      // all of its answers did so by themselves
   bool cancelled = false;
   bool streams = false;
-  std::map<std::string, int> reasons = {{"stop", 1}};  // of its answers
+  std::map<std::string, int> reasons = {{"stop", 1}};  // the finish reasons of its answers
   int prompt_tokens = 0, completion_tokens = 0, ignored = 0;
   int first_tokens = 1;                                    // answers that had one
   double first_token_seconds = 0, next_token_seconds = 0;  // sums of all answers

@@ -1,6 +1,6 @@
-// What says that reasoning which a client sends back is what the model wrote: a digest of its text, made without a
-// secret, so that it holds on every server and after a restart. It finds text that was changed or cut, not somebody who
-// makes a digest of his own. Thread safety: pure functions.
+// The seal of reasoning, which shows that reasoning from a client is what the model wrote: a digest of its text. It is
+// made without a secret, so that it holds on every server and after a restart. It finds text that was changed or cut,
+// but not a client that makes a digest of its own. Thread safety: pure functions.
 #pragma once
 
 #include <optional>

@@ -80,8 +80,8 @@ TEST_F(SlowReaderTest, AnAnswerPausesUntilItsReaderHasCaughtUp) {
   EXPECT_TRUE(engine_.wait_idle());
 }
 
-// What the system keeps for the client is counted. The engine makes a token when the network's thread has seen the
-// last.
+// The bytes that the system keeps for the client are counted. The engine makes a token when the network's thread has
+// seen the last.
 TEST_F(SlowReaderTest, AtMostAMebibyteIsUnread) {
   server_.reset();
   options_.http.max_unread_bytes = HttpServerOptions().max_unread_bytes;

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 struct Family {
-  const char* name;  // of the template
+  const char* name;  // the template's name
   const char* answer;
 };
 

@@ -50,7 +50,7 @@ bool read_allowed(const json::object& choice, ToolChoice& out) {
   return !out.names.empty();
 }
 
-// Those of the request, then those of its messages; of two of one name the first.
+// Returns the tools of the request, then those of its messages; if two have one name, the first.
 std::vector<const json::object*> offered(const ChatRequest& chat) {
   std::vector<const json::object*> out;
   const auto add = [&](const std::vector<json::value>& tools) {
@@ -160,7 +160,7 @@ namespace {
 // Which tools an answer may call, with the schemas that bind their arguments.
 struct BoundTools {
   std::vector<CallGrammar::Tool> tools;
-  std::vector<bool> is_best_effort;  // of each: its schema binds where it can be enforced
+  std::vector<bool> is_best_effort;  // for each tool: its schema binds where it can be enforced
   bool any_strict = false;
 };
 

@@ -1,4 +1,4 @@
-// What a request's tools bind its answer to: which functions a call may name, with which arguments.
+// The binding of an answer by its request's tools: which functions a call may name, with which arguments.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace sluice {
 // tools, tool_choice and parallel_tool_calls. Tools are on offer unless tool_choice is "none".
 void read_tools(RequestFields& fields, ChatCompletionRequest& out);
 
-// How a model's answers call; null: it has no encoding, or calls nothing.
+// Returns the markup of calls in the model's answers; null: it has no encoding, or calls nothing.
 const CallMarkup* call_markup(const ChatEncoding* chat);
 
 // Whether an answer may call. If not, what looks like a call is text.

@@ -105,13 +105,13 @@ std::string content_of(const std::vector<ChatDelta>& deltas) {
   return out;
 }
 
-// Of a key that is there twice the last counts.
+// True if the text is a JSON object. If a key is there twice, the last counts.
 bool is_object(const std::string& text) {
   boost::system::error_code failure;
   return json::parse(text, failure).is_object() && !failure;
 }
 
-// By hand what kStrict says.
+// Checks by hand what kStrict says.
 void expect_valid(const std::string& text) {
   const auto value = parse_json(text, "arguments");
   ASSERT_TRUE(value.ok() && value->is_object()) << text;
@@ -130,7 +130,7 @@ void expect_valid(const std::string& text) {
   }
 }
 
-// What a template's encoding says of its answers.
+// An encoding with the parsers and the markup of the given names.
 class SyntaxChat final : public ChatEncoding {
  public:
   explicit SyntaxChat(ChatParserNames names) : names_(std::move(names)) {}
@@ -293,7 +293,7 @@ TEST_P(CallSyntax, ForcedCallsAreReadBack) {
   EXPECT_GE(std::ranges::min(whole), 2);
 }
 
-// What is no call stays free; what begins as one is one.
+// Text that is no call stays free; text that begins as a call is one.
 TEST_P(CallSyntax, FreeAnswersCallOnlyWhatIsOnOffer) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "SLUICE_TEST_SEED=" << seed);

@@ -46,7 +46,7 @@ Needs needs_of(std::string_view path) {
   return path.starts_with("/debug/") || path.starts_with("/v1/weights/") ? Needs::kAdmin : Needs::kKey;
 }
 
-// What is presented as a key; "" for nothing.
+// Returns the secret that is presented as a key; "" for nothing.
 std::string_view secret_of(const HttpRequest& request) {
   constexpr std::string_view kScheme = "bearer ";
   const std::string_view authorization = request.header("authorization");

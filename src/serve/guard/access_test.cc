@@ -97,7 +97,7 @@ TEST_F(AccessTest, TargetsAndHosts) {
   EXPECT_EQ(old.read_answer().status, 200);
 }
 
-// What is over the limit is told at once, while others wait, and room comes back.
+// A request over the limit is refused at once, while others wait, and room comes back.
 TEST_F(AccessTest, TooManyWaitingRequestsAreToldSo) {
   options_.waiting = {.max_requests = 2, .max_tokens = 100};
   std::promise<void> go;

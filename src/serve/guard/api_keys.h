@@ -24,8 +24,9 @@ class ApiKeys {
  public:
   static constexpr std::size_t kMaxKeys = 10'000, kMaxSecretBytes = 512;
 
-  // Where keys come from. Each is SECRET or NAME:SECRET; a file has one a line and # before comments, an environment
-  // variable several with white space between. Those without a name are called key1, key2, ... (admin1, ...).
+  // The places that keys come from. Each key is SECRET or NAME:SECRET. A file has one key a line and # before comments;
+  // an environment variable has several with white space between. Keys without a name are called key1, key2, ...
+  // (admin1, ...).
   struct Sources {
     std::vector<std::string> keys = {}, admin_keys = {};
     std::string file = {}, admin_file = {};                // "": none

@@ -56,7 +56,7 @@ class KeyLimits : public std::enable_shared_from_this<KeyLimits> {
   struct Use {
     int running = 0;
     double requests = 0, tokens = 0;  // used, beyond what has flowed back
-    Time at;                          // of these two
+    Time at;                          // the time of these two
   };
   Use& use_of(std::string_view key, Time now) SLUICE_REQUIRES(mutex_);  // as it is now
   std::optional<Refusal> refuse_request(const Use& use) const;

@@ -176,7 +176,8 @@ TEST_F(KeysTest, WhoHasItsAnswerMayAskAgainAtOnce) {
   EXPECT_EQ(bob.read_answer().status, 200);
 }
 
-// What computes nothing with the model: counted by the minute, under deadlines, but not as running and without tokens.
+// Calls that compute nothing with the model are counted by the minute, under deadlines, but not as running and without
+// tokens.
 TEST_F(KeysTest, CallsThatGenerateNothingHaveTheLimitsThatMakeSense) {
   struct Call {
     const char *path, *body;
@@ -193,7 +194,7 @@ TEST_F(KeysTest, CallsThatGenerateNothingHaveTheLimitsThatMakeSense) {
   options_.key_limits.tokens_per_minute = 3;
   options_.key_limits.max_running = 1;
   say("one");
-  auto time = std::make_shared<std::atomic<std::int64_t>>(0);  // moves only where it is told to
+  auto time = std::make_shared<std::atomic<std::int64_t>>(0);  // moves only when the test moves it
   auto step = std::make_shared<std::atomic<std::int64_t>>(0);
   options_.now = [time, step] {
     return std::chrono::steady_clock::time_point(std::chrono::milliseconds(*time += *step));

@@ -28,8 +28,8 @@ std::optional<ApiError> admit_tokens(const ApiContext& context, const HttpReques
 // Counts tokens against the limits of the request's key.
 void use_tokens(const HttpRequest& request, std::int64_t tokens);
 
-// What the request's header X-Request-Timeout, or else the server's default, makes of its deadline. An error for what
-// is no number of seconds.
+// Sets the deadline by the request's header X-Request-Timeout, or else by the server's default. Returns an error for a
+// header that is no number of seconds.
 std::optional<ApiError> set_deadline(const ApiContext& context, HttpRequest& request);
 ApiError deadline_error(bool has_begun);
 

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// What it says of one look after the other.
+// Judges the loop from one observation to the next.
 class LoopWatch {
  public:
   explicit LoopWatch(double most_seconds) : most_seconds_(most_seconds) {}

@@ -15,7 +15,7 @@ namespace {
 using Decoded = std::variant<std::string, ApiError>;
 
 constexpr std::size_t kPieceBytes = 64 << 10;
-constexpr int kMostWindowBits = 24;  // of zstd: 16 MiB, the memory that a frame may ask for
+constexpr int kMostWindowBits = 24;  // for zstd: 16 MiB, the memory that a frame may ask for
 
 // "GZIP " -> "gzip"
 std::string coding_name(std::string_view coding) {

@@ -19,22 +19,22 @@ struct HttpRequest {
   std::string method;  // "GET", upper case as sent
   std::string path;    // without scheme, host, query, empty segments and a slash at its end; not percent-decoded
   std::string body;
-  std::string host;                                // of the target, else of the header Host; "" in HTTP/1.0 without
-  std::string origin;                              // the header Origin, which browsers send
-  std::string requested_headers;                   // Access-Control-Request-Headers
-  bool is_preflight = false;                       // has Access-Control-Request-Method
-  bool is_forwarded = false;                       // a proxy says that it has forwarded it
-  std::string allow_origin;                        // whose pages may read the answer; "" for none
-  std::string ignored_fields;                      // of its body, for the answer's header X-Sluice-Ignored; "": none
-  std::chrono::steady_clock::time_point received;  // the end of its header
+  std::string host;               // the target's host, else the header Host; "" in HTTP/1.0 without
+  std::string origin;             // the header Origin, which browsers send
+  std::string requested_headers;  // Access-Control-Request-Headers
+  bool is_preflight = false;      // has Access-Control-Request-Method
+  bool is_forwarded = false;      // a proxy says that it has forwarded it
+  std::string allow_origin;       // whose pages may read the answer; "" for none
+  std::string ignored_fields;     // fields of its body, for the answer's header X-Sluice-Ignored; "": none
+  std::chrono::steady_clock::time_point received;                 // the end of its header
   std::vector<std::pair<std::string, std::string>> headers = {};  // names in lower case, in their order
 
-  // What the server makes of it.
+  // The values that the server sets.
   ServedRequest record = {};
   bool is_admin = false;                                               // it came with an admin's key
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  // after which its answer is of no use
   std::shared_ptr<void> ticket = {};                                   // its place in limits, as long as it runs
-  std::shared_ptr<void> body_room = {};                                // of a decoded body, in the limit of all of them
+  std::shared_ptr<void> body_room = {};  // a decoded body's room in the limit of all of them
 
   // The first of this name, which is in lower case; "" without one.
   std::string_view header(std::string_view name) const {
@@ -54,7 +54,7 @@ struct HttpResponse {
   bool wants_key = false;                    // WWW-Authenticate, of a 401
   std::string allow_methods, allow_headers;  // Access-Control-Allow-...
   std::string headers;                       // more of them, whole lines with their ends
-  std::string filler;                        // of a stream: a piece that its reader skips
+  std::string filler;                        // for a stream: a piece that its reader skips
   std::string error;                         // the message of an error, which `body` holds in OpenAI's form
   std::string limit = {};                    // ApiError::limit
 };

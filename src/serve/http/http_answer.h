@@ -15,7 +15,7 @@ namespace sluice {
 struct HttpFraming {
   bool keep_alive = true;
   bool chunked = false;                       // a stream for an HTTP/1.1 client; HTTP/1.0 reads until the end
-  std::optional<std::size_t> content_length;  // of a whole answer
+  std::optional<std::size_t> content_length;  // the length of a whole answer
   std::string_view allow_origin = {};         // whose pages may read it
   std::string_view ignored_fields = {};
   std::string_view request_id = {};

@@ -26,7 +26,7 @@ struct TestAnswer {
 
 class TestClient {
  public:
-  // `receive_bytes`: about so many are kept by the system until they are read; 0: megabytes.
+  // `receive_bytes`: about this many are kept by the system until they are read; 0: megabytes.
   explicit TestClient(int port, int receive_bytes = 0) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     if (receive_bytes > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
     sockaddr_in address{};
@@ -45,7 +45,7 @@ class TestClient {
     socket_ = -1;
   }
 
-  // What was sent is all; what comes is still read.
+  // Nothing more is sent; the answer is still read.
   void end_sending() { ::shutdown(socket_, SHUT_WR); }
 
   bool send(std::string_view bytes) {

@@ -1,4 +1,4 @@
-// What a server listens on, for http_server.cc alone, which sees the network library.
+// The addresses and sockets that a server listens on, for http_server.cc alone, which sees the network library.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ namespace sluice {
 struct HttpListeners {
   std::vector<boost::asio::ip::tcp::acceptor> tcp;
   std::vector<boost::asio::local::stream_protocol::acceptor> local;
-  std::vector<std::string> paths;  // of `local`
+  std::vector<std::string> paths;  // the paths of `local`
 
   void close() {
     boost::system::error_code ignored;
@@ -91,9 +91,9 @@ inline boost::system::error_code listen(boost::asio::ip::tcp::acceptor& acceptor
   return failure;
 }
 
-// Listens on every address of every host, all with the same port; of a host skips address families that this machine
-// lacks. An address of version 6 takes those of version 4 too (::) unless it shares the port with one. only_bind: takes
-// the addresses only, so that nobody can connect.
+// Listens on every address of every host, all with the same port; skips the address families of a host that this
+// machine lacks. An address of version 6 takes those of version 4 too (::) unless it shares the port with one.
+// only_bind: takes the addresses only, so that no client can connect.
 inline Status listen(boost::asio::io_context& io, const HttpServerOptions& options, bool only_bind,
                      HttpListeners& listeners) {
   using Endpoint = boost::asio::ip::tcp::endpoint;

@@ -29,7 +29,7 @@ inline void set_limits(HttpParser& parser, const HttpServerOptions& options) {
   parser.eager(true);
 }
 
-// What the buffer has for it; ok also when more is needed.
+// Parses what the buffer has for it; ok also when more is needed.
 inline boost::system::error_code parse_some(HttpParser& parser, boost::beast::flat_buffer& buffer) {
   boost::system::error_code failure;
   if (buffer.size() > 0) buffer.consume(parser.put(buffer.data(), failure));
@@ -51,8 +51,8 @@ inline bool has_its_host(const HttpParser& parser) {
   return parser.get().version() < 11 || parser.get().count(boost::beast::http::field::host) == 1;
 }
 
-// What to tell a client whose request could not be read; status 0: nothing, it left or
-// was too slow (then the stream has closed the connection already).
+// Returns the error for a client whose request could not be read; status 0: none, it left or was too slow (then the
+// stream has closed the connection already).
 inline ApiError protocol_error(boost::system::error_code failure, const HttpServerOptions& options) {
   if (failure == boost::beast::http::error::header_limit) {
     return {431, fmt::format("the header exceeds {} bytes", options.max_header_bytes), "", ""};

@@ -77,7 +77,7 @@ class HttpServer::Impl {
     for (const auto& loop : loops) loop->thread = std::thread([&io = loop->io] { run_loop(io); });
   }
 
-  // What a handler throws ends what it was doing, and nothing else.
+  // An exception from a handler ends what the handler was doing, and nothing else.
   static void run_loop(asio::io_context& io) {
     for (;;) {
       try {

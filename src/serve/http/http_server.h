@@ -1,9 +1,9 @@
 // HttpServer: HTTP/1.1, plain or in TLS, on one network thread or several; a connection stays on its thread.
 //
-// Connections are kept alive; pipelined requests are answered in order. What clients may cost is bounded: bytes of a
-// header and of a body, of all bodies together, connections, and the time that a header, a body or a stalled answer may
-// take. Protocol errors are answered in the API's JSON form (400, 413, 417, 431, 503); clients that are too slow are
-// cut off.
+// Connections are kept alive; pipelined requests are answered in order. The costs that clients may cause are bounded:
+// bytes of a header and of a body, of all bodies together, connections, and the time that a header, a body or a stalled
+// answer may take. Protocol errors are answered in the API's JSON form (400, 413, 417, 431, 503); clients that are too
+// slow are cut off.
 //
 // Only http_*.cc see the network library. Thread safety: every method may be called from any thread.
 #pragma once
@@ -32,14 +32,14 @@ struct HttpServerOptions {
 
   std::size_t max_header_bytes = 64 << 10;
   std::size_t max_body_bytes = 16 << 20;
-  std::size_t max_bodies_bytes = 512 << 20;  // of all requests that are being read or answered
+  std::size_t max_bodies_bytes = 512 << 20;  // the sum over requests that are being read or answered
   int max_connections = 1024;
   std::chrono::milliseconds idle_timeout{75'000};    // between two requests of a connection
   std::chrono::milliseconds header_timeout{10'000};  // from a header's first byte to its last
   std::chrono::milliseconds body_timeout{120'000};   // for the whole body
   std::chrono::milliseconds write_timeout{60'000};   // without the client taking a byte, or too far behind
-  // Of an answer, what the system keeps included, which is half of it at most; beyond that the client is too far
-  // behind, and its exchange is told, until half of it is left.
+  // The most unread bytes of an answer, including those that the system keeps, which are half of it at most. Beyond
+  // that the client is too far behind, and its exchange is notified, until half of it is left.
   std::size_t max_unread_bytes = 1 << 20;
   // Whether the header alone refuses a request; sets HttpRequest::allow_origin. It is asked before the body is read
   // where the client waits for that (Expect), and for the answer to what cannot be read. Called on the network thread.
@@ -55,7 +55,7 @@ class HttpServer {
   // so.
   static Result<std::unique_ptr<HttpServer>> start(const HttpServerOptions& options, HttpHandler handler,
                                                    std::function<void(const HttpSummary&)> observer);
-  // What start() would say of the addresses and the certificate, before there is anything to serve.
+  // Checks what start() would say of the addresses and the certificate, before there is anything to serve.
   static Status check(const HttpServerOptions& options);
   ~HttpServer();  // as stop(0)
 
@@ -68,7 +68,7 @@ class HttpServer {
 
   struct Counts {
     int connections = 0;
-    std::size_t bodies_bytes = 0;  // of requests that are being read or answered
+    std::size_t bodies_bytes = 0;  // bytes of requests that are being read or answered
     std::uint64_t refused_connections = 0, refused_bodies = 0;
     std::uint64_t cut_unread = 0;  // connections whose clients did not catch up
   };

@@ -330,7 +330,7 @@ TEST_F(HttpServerTest, DrainWaitsForAnswersAndRefusesNewConnections) {
   server_->close();
 }
 
-// The server's thread is busy while they connect, and finds one after the other when it is told to drain.
+// The server's thread is busy while they connect, and finds one after the other when it begins to drain.
 TEST_F(HttpServerTest, DrainClosesWhatIsJustBeingAccepted) {
   start();
   TestClient first(port_), second(port_);
@@ -342,7 +342,7 @@ TEST_F(HttpServerTest, DrainClosesWhatIsJustBeingAccepted) {
   TestClient late(port_), later(port_);
   later.wait_at_most(10s);
   busy_until_.release();
-  is_busy_.acquire();  // it was told of the others together with this request
+  is_busy_.acquire();  // it learned of the others together with this request
   auto drained = std::async(std::launch::async, [&] { return server_->drain(kPatience); });
   std::this_thread::sleep_for(50ms);
   busy_until_.release();

@@ -27,7 +27,8 @@ constexpr auto kLingerTimeout = std::chrono::seconds(5);
 constexpr std::size_t kMaxLingerBytes = 64 << 20;
 constexpr std::size_t kLeastSendBuffer = 256 << 10;  // with less than some segments it waits for late acknowledgements
 constexpr int kClientLeft = 499;                     // in summaries only, as other servers log it
-constexpr std::size_t kMostUnread = 16;  // times max_unread_bytes: cut at once, if nobody makes the answer pause
+constexpr std::size_t kMostUnread =
+    16;  // times max_unread_bytes: cut at once, if the handler does not pause the answer
 
 }  // namespace
 
@@ -324,7 +325,7 @@ void HttpSession::peer_is_readable() {
   }
 }
 
-// Of a connection whose other half is closed: everything is readable then, and nothing but a reset is news.
+// Watches a connection whose other half is closed: everything is readable then, and nothing but a reset is news.
 void HttpSession::watch_for_reset() {
   socket_.stream().async_wait(HttpSocket::Stream::wait_error, [self = shared_from_this()](Failure failure) {
     if (!failure && self->watching_) self->lose_peer();

@@ -28,7 +28,7 @@ namespace sluice {
 
 class HttpSession;
 
-// What all threads of a server share.
+// The state that all threads of a server share.
 struct HttpShared {
   HttpServerOptions options;
   HttpHandler handler;
@@ -68,7 +68,7 @@ struct HttpLoop {
 };
 
 struct HttpLiveAnswer : HttpAnswer {
-  std::unique_ptr<boost::asio::steady_timer> timer;  // of after()
+  std::unique_ptr<boost::asio::steady_timer> timer;  // the timer of after()
   std::function<void()> gone;
   std::function<void(bool)> backlog;
   std::weak_ptr<HttpSession> session;

@@ -52,20 +52,20 @@ class HttpSocket {
   Stream& stream() { return stream_; }
   std::size_t unsent() const { return out_.size() - sent_; }
 
-  // The system takes no more than about so many bytes that the client has not; by itself it would take some MiB.
+  // The system takes at most about this many bytes that the client has not read; by itself it would take some MiB.
   void limit_send_buffer(std::size_t bytes) {
     Failure ignored;
     // It doubles this, for what it needs itself.
     stream_.set_option(boost::asio::socket_base::send_buffer_size(static_cast<int>(bytes / 2)), ignored);
   }
-  // What the client has not taken, where that is more than the system takes; else 0.
+  // Returns the bytes that the client has not taken, where that is more than the system takes; else 0.
   std::size_t behind() {
     int taken = 0;
     if (unsent() == 0 || ::ioctl(stream_.native_handle(), SIOCOUTQ, &taken) != 0) taken = 0;
     return unsent() + static_cast<std::size_t>(taken);
   }
 
-  // What has come, appended to `into`; would_block if nothing has, eof at the end.
+  // Appends to `into` the bytes that have come; would_block if there are none, eof at the end.
   Failure read_now(boost::beast::flat_buffer& into) {
     Failure failure;
     std::array<char, kReadBytes> bytes;
@@ -175,7 +175,7 @@ class HttpSocket {
   }
 
   boost::asio::awaitable<Failure> wait(Stream::wait_type what, Time until) {
-    auto state = std::make_shared<bool>(false);  // whether the time ran out; null once nobody waits
+    auto state = std::make_shared<bool>(false);  // whether the time ran out; null once no caller waits
     timer_.expires_at(until);
     timer_.async_wait([this, weak = std::weak_ptr(state)](Failure failure) {
       const auto waiting = weak.lock();

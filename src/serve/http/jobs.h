@@ -1,4 +1,4 @@
-// What runs beside the network thread: tasks, and the requests that are under way.
+// Work outside the network thread: tasks, and the requests that are under way.
 #pragma once
 
 #include <deque>

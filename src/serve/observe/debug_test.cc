@@ -1,4 +1,4 @@
-// What the engine's counters look like from outside: /debug/cache and /metrics.
+// Tests of the engine's counters as clients see them: /debug/cache and /metrics.
 #include "serve/api/api_testing.h"
 
 namespace sluice::debug_test {

@@ -1,7 +1,7 @@
 // EngineFeed: what the engine does, as it does it, for those who look (GET /debug/engine/stream).
 //
 // Events: `snapshot` (where everything stands, at most twice a second) and `steps` (what was recorded since, at most
-// ten times a second). While nobody looks it does nothing. Thread safety: every method may be called from any thread.
+// ten times a second). Without a client it does nothing. Thread safety: every method may be called from any thread.
 #pragma once
 
 #include <cstdint>

@@ -2,11 +2,11 @@
 // get requests?
 //
 // All of them are 503 at once, with the reason, when the engine has failed: its device is lost, or a file of its
-// weights has changed. Live: 200 unless that is so, or the loop has not turned for as long as the watchdog allows: then
-// only a new start helps, or, with changed files, loading them again. Once that is so, the answer comes at once. Ready:
-// as /health, but 503 from the moment on when the server is told to stop. Health: 200 if it generated one in the last
-// five seconds. Otherwise it is asked for one outside its queue; 503 if that takes more than two seconds. Requests that
-// come meanwhile share the self-test. Thread safety: every method may be called from any thread.
+// weights has changed. Live: 200 unless that is so, or the loop has not turned for as long as the watchdog allows. Then
+// only a new start helps, or, with changed files, loading them again; the answer comes at once from then on. Ready: as
+// /health, but 503 once the server begins to stop. Health: 200 if the engine generated a token in the last five
+// seconds. Otherwise it is asked for one outside its queue; 503 if that takes more than two seconds. Requests that come
+// meanwhile share the self-test. Thread safety: every method may be called from any thread.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// What an answer says of its prompt, of tokens by their ids (in the words of vLLM's API), and of what layers chose.
+// The parts of an answer that report on its prompt, on tokens by their ids (in the words of vLLM's API), and on what
+// layers chose.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -21,13 +21,13 @@ class ServerMetrics {
   // The engine is asked for its counters whenever the metrics are read, once; it must outlive them.
   explicit ServerMetrics(const Engine& engine);
 
-  // How names begin ("sluice_", "vllm:"), and what every sample has as model_name.
+  // Sets the prefix of names ("sluice_", "vllm:"), and the model_name of every sample.
   void set_naming(const std::string& prefix, const std::string& model_name);
   // Values that are always the same: a gauge of 1 with these labels.
   using Labels = std::vector<std::pair<std::string, std::string>>;
   void add_info(const std::string& name, const Labels& labels);
   void add_weights_info(const Engine& engine);  // another after a reload
-  // What the network knows.
+  // Adds the counts that the network keeps.
   void watch(std::function<HttpServer::Counts()> counts);
   void watch_traces(std::function<std::uint64_t()> sent, std::function<std::uint64_t()> dropped);
 

@@ -19,7 +19,8 @@
 
 namespace sluice {
 
-// What encode_word needs besides the model: the cache of recent words and buffers for long ones. It belongs to one Bpe.
+// The memory that encode_word needs besides the model: the cache of recent words and buffers for long ones. It belongs
+// to one Bpe.
 class BpeScratch {
  private:
   friend class Bpe;
@@ -28,7 +29,7 @@ class BpeScratch {
   static constexpr std::size_t kMaxCachedTokens = 9;
   static constexpr std::size_t kCachedWords = std::size_t{1} << 14;
   struct alignas(64) CachedWord {  // one cache line
-    std::uint8_t length = 0;       // of the word in bytes; 0 means empty
+    std::uint8_t length = 0;       // the word's bytes; 0 means empty
     std::uint8_t tokens = 0;
     std::array<char, kMaxCachedBytes> bytes{};
     std::array<std::int32_t, kMaxCachedTokens> ids{};
@@ -65,7 +66,7 @@ class Bpe {
   static Bpe create(const BpeVocabulary& vocabulary, bool ignore_merges, std::size_t expected_merges,
                     const BpeCharacters& characters);
 
-  // Adds the rule of the next rank, or of `rank`. Of two rules for one pair the later counts.
+  // Adds the rule of the next rank, or of `rank`. If two rules are for one pair, the later counts.
   void add_merge(std::int32_t left, std::int32_t right, std::int32_t merged);
   void add_merge(std::int32_t left, std::int32_t right, std::int32_t merged, std::uint32_t rank);
 
@@ -85,7 +86,7 @@ class Bpe {
   const Rule* find_rule(std::int32_t left, std::int32_t right) const;
   void grow_table(std::size_t rules);
   void encode_uncached(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& out) const;
-  // Of `count` symbols, of which first(i) is the i-th, appends what merging makes.
+  // Appends the tokens that merging makes of `count` symbols, of which first(i) is the i-th.
   template <class First>
   void merge(std::size_t count, const First& first, BpeScratch& scratch, std::vector<std::int32_t>& out) const;
   template <class First>

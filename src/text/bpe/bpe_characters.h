@@ -32,7 +32,8 @@ class BpeCharacters {
   const BpeVocabulary* vocabulary_;
   Options options_;
   std::array<std::int32_t, 128> ascii_{};  // the tokens of these characters
-  std::array<std::int32_t, 256> bytes_{};  // of "<0x00>" to "<0xFF>"; kNoToken throughout without byte_fallback
+  std::array<std::int32_t, 256>
+      bytes_{};  // the tokens of "<0x00>" to "<0xFF>"; kNoToken throughout without byte_fallback
 };
 
 }  // namespace sluice

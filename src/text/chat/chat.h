@@ -62,7 +62,7 @@ struct ChatMessage {
 struct ChatRequest {
   std::vector<ChatMessage> messages = {};
   std::vector<boost::json::value> tools = {};              // function objects of the whole request
-  std::optional<boost::json::value> response_format = {};  // of the whole request; rendered as it is
+  std::optional<boost::json::value> response_format = {};  // for the whole request; rendered as it is
   bool format_is_enforced = false;    // the answer is bound to it: an encoding without a place for it leaves it out
   std::optional<bool> thinking = {};  // unset: the encoding's default
   std::optional<std::string> reasoning_effort = {};  // the encoding says which it knows
@@ -91,8 +91,8 @@ struct ChatPrompt {
 
 // Reads the `messages` array of an OpenAI chat request. Errors name the message and the key:
 //   "messages[2]: key 'role': expected one of system, developer, user, ..., found "robot""
-// `reasoning` is accepted for `reasoning_content`. Keys of messages and of text parts that nobody knows are refused, or
-// their paths ("messages[2].colour") go to `unknown`; those that are empty pass.
+// `reasoning` is accepted for `reasoning_content`. Unknown keys of messages and of text parts are refused, or their
+// paths ("messages[2].colour") go to `unknown`; empty ones pass.
 Result<std::vector<ChatMessage>> parse_chat_messages(const boost::json::value& messages,
                                                      std::vector<std::string>* unknown = nullptr);
 
@@ -126,7 +126,7 @@ struct ChatDelta {
   };
   Kind kind = Kind::kContent;
   std::string text;
-  int index = 0;  // of the tool call within the answer, from 0
+  int index = 0;  // the tool call's place within the answer, from 0
 
   bool operator==(const ChatDelta&) const = default;
 };
@@ -146,9 +146,10 @@ class ChatOutputParser {
   virtual ~ChatOutputParser() = default;
 
   virtual std::vector<ChatDelta> push(std::string_view text) = 0;
-  // The answer has ended; later pushes give nothing. If the model ended it, what was held back is passed on and the
-  // arguments of an open call are completed. If the answer was cut, the arguments of that call end where the model did,
-  // as text that is not JSON, so that nobody executes half a call, and a possible beginning of a marker is dropped.
+  // The answer has ended; later pushes give nothing. If the model ended it, the text that was held back is passed on
+  // and the arguments of an open call are completed. If the answer was cut, the arguments of that call end where the
+  // model did, as text that is not JSON, so that no client executes half a call. A possible beginning of a marker is
+  // then dropped.
   virtual std::vector<ChatDelta> finish(AnswerEnd end) = 0;
   // Whether there were tool calls and all are complete: then the finish reason of a regular end is "tool_calls".
   virtual bool had_tool_calls() const = 0;
@@ -162,10 +163,10 @@ class ChatEncoding {
   virtual Result<ChatPrompt> render(const ChatRequest& request) const = 0;
   // A parser for the answer to a prompt. `has_tools`: tools are on offer; otherwise what looks like a call is text.
   virtual std::unique_ptr<ChatOutputParser> make_parser(bool reasoning_open, bool has_tools) const = 0;
-  // How answers call tools, as the parser reads it.
+  // Returns how answers call tools, as the parser reads it.
   virtual AnswerMarkup answer_markup() const = 0;
-  // The text of the special tokens that open a message, to find messages in a raw prompt. What comes before one is
-  // likely to be the start of other prompts as well.
+  // Returns the text of the special tokens that open a message, to find messages in a raw prompt. The text before one
+  // is likely to be the start of other prompts as well.
   virtual std::vector<std::string_view> role_markers() const = 0;
 };
 

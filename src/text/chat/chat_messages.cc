@@ -19,8 +19,9 @@ namespace json = boost::json;
 constexpr std::array kRoles = {ChatRole::kSystem,    ChatRole::kDeveloper, ChatRole::kUser,
                                ChatRole::kAssistant, ChatRole::kTool,      ChatRole::kLatestReminder};
 
-// The second group means nothing in a prompt: what clients send back with an assistant's message, training marks, and
-// what is cached here in any case. Of the third the effect is missing.
+// The keys of the second group mean nothing in a prompt: clients send them back with an assistant's message, they are
+// training marks, or they ask for caching, which is done in any case. Keys of the third group have an effect that is
+// missing here.
 constexpr std::string_view kMessageKeys[] = {"role", "content", "name", "reasoning_content", "reasoning", "tool_calls",
                                              "tool_call_id", "task", "wo_eos", "prefix", "tools", "response_format",
                                              //
@@ -32,7 +33,7 @@ Status unexpected(const std::string& what, std::string_view expected, const json
   return invalid_argument(what + ": expected " + std::string(expected) + ", found " + describe_json(found));
 }
 
-// What clients send for a key that nobody set.
+// True if the value is one that clients send for an unset key.
 bool says_nothing(const json::value& value) {
   return value.is_null() || (value.is_array() && value.get_array().empty()) ||
          (value.is_object() && value.get_object().empty());
@@ -43,7 +44,7 @@ std::string shown_key(std::string_view key) {
   return std::string(key.substr(0, valid_utf8_prefix(key.substr(0, 100))));
 }
 
-// Keys that nobody knows go to `unknown`, or are refused.
+// Unknown keys go to `unknown`, or are refused.
 Status check_keys(const json::object& object, const std::string& what, std::span<const std::string_view> known,
                   std::vector<std::string>* unknown) {
   for (const auto& [key, value] : object) {

@@ -162,7 +162,7 @@ class Renderer {
   const bool thinking_;
   const bool add_generation_prompt_;
   const int last_user_;
-  std::size_t calls_ = 0;    // of the last assistant's message
+  std::size_t calls_ = 0;    // calls in the last assistant's message
   std::size_t results_ = 0;  // that followed it
 };
 

@@ -11,9 +11,10 @@
 // - If the last message is a user's, and drop_thinking is not off, earlier developer messages are left out in thinking
 //   mode.
 // - Results of tools follow the assistant's calls; the block closes after as many as there were calls.
-// Choices where the model's own encoder is silent: a content of several text parts is joined by blank lines; arguments
-// of a tool call that are not JSON become one parameter named "arguments"; without a generation prompt what would open
-// the assistant's next turn is left out at the end. Thread safety: const methods may be called from any thread.
+// Choices where the model's own encoder is silent: a content of several text parts is joined by blank lines. Arguments
+// of a tool call that are not JSON become one parameter named "arguments". Without a generation prompt, the text that
+// would open the assistant's next turn is left out at the end. Thread safety: const methods may be called from any
+// thread.
 #pragma once
 
 #include <memory>

@@ -122,7 +122,7 @@ class Renderer {
     return internal_error("a tool message is left after merging");
   }
 
-  // What opens the next turn, where one of the assistant's or a reminder follows.
+  // Appends the text that opens the next turn, if that is one of the assistant's or a reminder.
   Status append_transition(ChatPrompt& out, std::size_t index, bool add_generation_prompt) const {
     const bool is_last = index + 1 == chat_.turns.size();
     const ChatMessage& message = chat_.turns[index].message;

@@ -23,7 +23,8 @@
 
 namespace sluice {
 
-// What a reasoning effort means differs between the two generations of checkpoints (docs/models/deepseek_v4.md §14.4).
+// The meaning of a reasoning effort, which differs between the two generations of checkpoints
+// (docs/models/deepseek_v4.md §14.4).
 enum class DeepSeekV4EffortProfile {
   kPreview,   // minimal to high (the default): nothing; xhigh, max: the "absolute maximum" paragraph
   kOfficial,  // minimal, low (the default), medium: nothing; high: the "absolute maximum" paragraph; xhigh, max: the

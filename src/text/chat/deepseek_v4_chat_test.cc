@@ -255,7 +255,7 @@ TEST(DeepSeekV4ChatTask, UnknownTaskIsAnError) {
             "task: expected one of action, query, authority, domain, title, read_url, found \"nap\"");
 }
 
-// What the model was trained to see, with a blank line before it.
+// The block of tools that the model was trained to see, with a blank line before it.
 const std::string kToolsBlock = [] {
   std::ifstream file(source_dir() + "/tests/goldens/deepseek_v4_tools.txt", std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(file), {});
@@ -472,7 +472,7 @@ TEST(DeepSeekV4ChatRender, APrefixIsContinued) {
               HasSubstr("tool calls"));
 }
 
-// What a client sends is marked as such wherever it stands; the rest is what the encoding itself writes.
+// Text from a client is marked as such wherever it stands; the encoding itself writes the rest.
 TEST(DeepSeekV4ChatRender, WhatIsTheClientsIsMarked) {
   ChatRequest request;
   request.messages = *parse_chat_messages(*parse_json(R"([{"role": "system", "content": "C1"},

@@ -13,7 +13,7 @@ namespace sluice {
 struct DeepSeekV4Block {
   bool is_tool_result = false;
   std::string text;
-  std::string call_id;  // of a tool result
+  std::string call_id;  // the call that a tool result answers
 };
 
 // A message after the passes; there are no tool messages any more. A user turn is its blocks, every other role the
@@ -29,8 +29,8 @@ struct DeepSeekV4Conversation {
   int last_user = -1;          // index of the last user or developer turn, -1 for none
 };
 
-// Attaches the request's tools and response_format, merges tool results and consecutive user messages (A), sorts tool
-// results (B), decides whether earlier reasoning is dropped: not when there are tools (C), and if so drops earlier
+// Attaches the request's tools and response_format, merges tool results and consecutive user messages (A), and sorts
+// tool results (B). Decides whether earlier reasoning is dropped: not when there are tools (C). If it is, drops earlier
 // developer messages in thinking mode (D). Reasoning itself is left in the messages for the renderer to pass over.
 DeepSeekV4Conversation prepare_deepseek_v4_turns(const ChatRequest& request, bool thinking);
 

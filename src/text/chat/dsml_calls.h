@@ -1,6 +1,5 @@
-// How DeepSeek V3.2 and V4 write tool calls into a prompt (docs/models/deepseek_v4.md §14.2); dsml_parser.h reads
-// them back.
-// Thread safety: pure functions.
+// Writes tool calls into a prompt as DeepSeek V3.2 and V4 do (docs/models/deepseek_v4.md §14.2); dsml_parser.h reads
+// them back. Thread safety: pure functions.
 #pragma once
 
 #include <string>

@@ -31,7 +31,7 @@ std::optional<FillInMiddle> FillInMiddle::of(const Tokenizer& tokenizer) {
 
 Result<std::vector<std::int32_t>> FillInMiddle::encode(std::string_view beginning, std::string_view end) const {
   constexpr EncodeOptions kPlain{.add_special_tokens = false, .parse_special = false};
-  // What the tokenizer itself puts before a text, but not what it puts behind one.
+  // The tokens that the tokenizer itself puts before a text, without those that it puts after one.
   SLUICE_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids, tokenizer_->encode("", {.add_special_tokens = true}));
   while (!ids.empty() && ids.back() == tokenizer_->eos_id()) ids.pop_back();
   SLUICE_ASSIGN_OR_RETURN(const std::vector<std::int32_t> before, tokenizer_->encode(beginning, kPlain));

@@ -43,7 +43,7 @@ class Pretokenizer {
  private:
   enum class Behavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
   enum class Prepend { kAlways, kFirst, kNever };
-  // What Metaspace does before it splits: a mark for each space, and one before the text.
+  // The change that Metaspace makes before it splits: a mark for each space, and one before the text.
   struct Marking {
     std::string mark;
     Prepend prepend = Prepend::kAlways;
@@ -65,9 +65,9 @@ class Pretokenizer {
 
 // The text in the form in which a pre-tokenizer's patterns should see it.
 //
-// Patterns were written for a library with newer Unicode tables than PCRE2's. Where the two disagree about a
-// character's class (a letter that did not exist yet, U+180E as a space), the patterns see another character instead,
-// of a class on which both agree and of the same length in UTF-8; the words are still cut from the text itself. Thread
+// Patterns were written for a library with newer Unicode tables than PCRE2's. The two disagree about the class of some
+// characters (a letter that did not exist yet, U+180E as a space). There the patterns see another character instead, of
+// a class on which both agree and of the same length in UTF-8. The words are still cut from the text itself. Thread
 // safety: pure functions.
 
 // `text` (valid UTF-8) itself, or, when something has to be replaced, a view of `buffer`, which then holds a text of

@@ -34,8 +34,8 @@ class PatternClass {
   std::string subtraction() const;
 
   bool negated_ = false;
-  std::string items_;                   // of the last operand
-  std::vector<PatternClass> nested_;    // of the last operand
+  std::string items_;                   // the last operand's
+  std::vector<PatternClass> nested_;    // the last operand's
   bool only_categories_ = true;         // items_ are all general categories:
   std::uint32_t categories_ = 0;        // these
   std::vector<PatternClass> operands_;  // the earlier operands
@@ -45,12 +45,12 @@ class PatternClass {
 // Case, spaces, hyphens and underscores do not count. A name that is no class that is known here is taken for a script.
 std::optional<PatternClass> named_class(std::string_view name, bool posix);
 
-// What \w is to Oniguruma: alphabetic characters, marks, decimal digits and connectors; and where it is not in a class
-// (`in_class`), the numbers of Latin-1 ("½").
+// Returns the class that \w is to Oniguruma: alphabetic characters, marks, decimal digits and connectors. Outside a
+// class in brackets (`in_class` false) also the numbers of Latin-1 ("½").
 PatternClass word_class(bool in_class);
 
-// What the pre-tokenizers Punctuation and BertPreTokenizer take for punctuation: that of Unicode 8, and ASCII's
-// symbols. It is for PCRE2.
+// Returns the pattern of what the pre-tokenizers Punctuation and BertPreTokenizer take for punctuation: the punctuation
+// of Unicode 8, and ASCII's symbols. It is for PCRE2.
 std::string punctuation_pattern();
 
 }  // namespace sluice

@@ -13,11 +13,11 @@
 namespace sluice {
 namespace {
 
-// What ByteLevel splits by when it is to use its own expression: GPT-2's.
+// The pattern by which ByteLevel splits when it is to use its own expression: GPT-2's.
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// What Digits takes for a digit: numbers of all kinds, and those that Unicode 17 added.
+// The characters that Digits takes for digits: numbers of all kinds, and those that Unicode 17 added.
 constexpr std::string_view kDigit = R"([\p{N}\x{11DE0}-\x{11DE9}\x{16FF4}-\x{16FF6}])";
 
 // DeepSeek-V2's last split. As it is written, a run of n spaces that is not at the end of a line takes n^2 steps: it is
@@ -88,7 +88,7 @@ class Pretokenizer::Builder {
     Marking marking{.mark = "▁"};
     std::string scheme = "always";
     bool split = true;
-    bool adds_space = true;  // of files of before prepend_scheme
+    bool adds_space = true;  // files from before prepend_scheme have it
     fields.read("replacement", marking.mark);
     fields.read("add_prefix_space", adds_space);
     if (!adds_space) scheme = "never";

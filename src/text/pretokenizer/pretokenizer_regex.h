@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// What a match needs besides the pattern; serves any number of patterns, one after the other.
+// The memory that a match needs besides the pattern; serves any number of patterns, one after the other.
 class RegexScratch {
  public:
   RegexScratch();
@@ -78,7 +78,7 @@ class SplitRegex {
 };
 
 // Turns a regular expression for Oniguruma, which the patterns of tokenizer.json are written for, into one that means
-// the same to PCRE2 (UTF, UCP and MULTILINE set), which runs it here; fails with the construct and its byte offset
+// the same to PCRE2, which runs it here (with UTF, UCP and MULTILINE set). Fails with the construct and its byte offset
 // where that cannot be done. Thread safety: pure functions.
 //
 // Known are literals, ".", "^", "$", alternation, groups (plain, named, and (?: (?i: (?-i: (?m: (?x: (?= (?! (?<= (?<!

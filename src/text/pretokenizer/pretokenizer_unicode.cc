@@ -8,10 +8,9 @@
 namespace sluice {
 namespace {
 
-// A character of each general category, of three and of four bytes, that PCRE2 10.42 (Unicode 14) knows. They are
-// ones that a pattern which lists letters by hand does not happen to list; where such a pattern has a long range of
-// everything (DeepSeek-V2's from U+0800 to U+4E00), they lie in it or out of it as what they stand for. Zero where none
-// is needed.
+// A character of each general category, of three and of four bytes, that PCRE2 10.42 (Unicode 14) knows. No pattern
+// that lists letters by hand happens to list them. If such a pattern has a long range of everything (DeepSeek-V2's from
+// U+0800 to U+4E00), they lie in or outside of it as the characters do that they stand for. Zero where none is needed.
 struct Stand {
   char32_t three_bytes, four_bytes;
 };
@@ -19,7 +18,7 @@ constexpr Stand kCf = {0x2066, 0x110CD};
 constexpr Stand kLl = {0xA7C3, 0x10597};
 constexpr Stand kLowLl = {0x1C88, 0x00000};  // under U+4E00
 constexpr Stand kLm = {0x08C9, 0x1AFF0};
-constexpr Stand kHanScript = {0x0000, 0x30000};  // of this script, too
+constexpr Stand kHanScript = {0x0000, 0x30000};  // also in the script Han
 constexpr Stand kLo = {0x08BE, 0x10FB0};
 constexpr Stand kLu = {0xA7C2, 0x10570};
 constexpr Stand kLowLu = {0x10C7, 0x00000};
@@ -37,8 +36,8 @@ struct Row {
   Stand stand;
 };
 
-// What Unicode 16 says of characters that Unicode 14 did not have or classed otherwise. U+180E was a space once, and
-// still is to PCRE2's \s.
+// The characters that Unicode 14 did not have or classed otherwise than Unicode 16. U+180E was a space once, and still
+// is to PCRE2's \s.
 constexpr Row kRows[] = {
     // clang-format off
     {0x0897, 0x0897, kMn}, {0x0CF3, 0x0CF3, kMc}, {0x0ECE, 0x0ECE, kMn}, {0x180E, 0x180E, kCf}, {0x1B4E, 0x1B4F, kPo},

@@ -36,8 +36,8 @@ class AddedVocabulary {
   const boost::json::object& vocabulary_;
   std::map<std::string, std::int32_t, std::less<>> ids_;
   std::map<std::int32_t, AddedToken> tokens_;   // what was last said of each
-  std::set<std::string, std::less<>> special_;  // those that were ever special
-  std::set<std::string, std::less<>> raw_;      // those that are found in the text as given
+  std::set<std::string, std::less<>> special_;  // texts of tokens that were ever special
+  std::set<std::string, std::less<>> raw_;      // texts that are found in the text as given
   std::int32_t last_ = -1;                      // the largest id of an added token
 };
 

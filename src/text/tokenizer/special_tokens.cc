@@ -22,7 +22,7 @@ bool is_standard(std::string_view key) {
   return std::ranges::find(kNames, key) != kNames.end();
 }
 
-// What a class takes for a name that the files leave out.
+// Returns the token that a class takes for a name that the files leave out.
 std::string_view class_default(TokenizerClass kind, std::string_view name) {
   switch (kind) {
     case TokenizerClass::kQwen2:
@@ -41,7 +41,7 @@ bool is_token(const json::value& value) {
   return value.is_string() || (value.is_object() && value.get_object().contains("content"));
 }
 
-// Where a key's value stands: special_tokens_map.json counts only beside a tokenizer_config.json without
+// Finds where a key's value stands: special_tokens_map.json counts only together with a tokenizer_config.json without
 // added_tokens_decoder, and goes before it there.
 class Names {
  public:
@@ -113,7 +113,7 @@ bool is_empty(const json::value* value) {
   return value->is_object() && value->get_object().empty();
 }
 
-// Where the list of further tokens stands. That of special_tokens_map.json counts under its old name only where
+// The place of the list of further tokens. The list of special_tokens_map.json counts under its old name only where
 // tokenizer_config.json has none.
 struct ExtraList {
   const json::value* value;

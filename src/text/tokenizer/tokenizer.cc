@@ -23,7 +23,7 @@ constexpr std::size_t kMaxTextBytes = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
 
-// What one call of encode needs for itself. It is kept for later calls, with its cache of words.
+// The memory that one call of encode needs for itself. It is kept for later calls, with its cache of words.
 struct Tokenizer::Scratch {
   PretokenizerScratch pretokenizer;
   BpeScratch bpe;
@@ -41,7 +41,8 @@ Tokenizer::~Tokenizer() = default;
 
 namespace {
 
-// Of tokenizer.model or tiktoken.model. special_tokens_map.json counts where tokenizer_config.json says nothing.
+// Reads the parts from tokenizer.model or tiktoken.model. special_tokens_map.json counts where tokenizer_config.json
+// says nothing.
 Result<TokenizerParts> read_other_parts(const std::string& folder) {
   SLUICE_ASSIGN_OR_RETURN(TokenizerFiles files, read_tokenizer_files(folder, /*with_vocabulary=*/false));
   for (const auto& [key, value] : files.special_tokens_map) {
@@ -87,9 +88,9 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::from_gguf(const GgufModel& model) 
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
 }
 
-// Where special tokens may be found, and who is told of them.
+// Where special tokens may be found, and the function that each of them is passed to.
 struct Tokenizer::Search {
-  const MarkedText* marks = nullptr;  // of the text; none: everywhere
+  const MarkedText* marks = nullptr;  // the text's marks; none: everywhere
   std::function<void(std::size_t offset, std::size_t index)> on_token = [](std::size_t, std::size_t) {};
 };
 

@@ -39,7 +39,7 @@ struct EncodedText {
 
 class Tokenizer {
  public:
-  // Reads tokenizer.json in `folder`, or vocab.json and merges.txt, with the files beside it (tokenizer_companions.h);
+  // Reads tokenizer.json in `folder`, or vocab.json and merges.txt, with its companion files (tokenizer_companions.h);
   // else tokenizer.model or tiktoken.model (tokenizer_files.h); or the metadata of the GGUF file that `folder` is.
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& folder);
   // From the text of a tokenizer.json whose added tokens are all that there are, and of a tokenizer_config.json that

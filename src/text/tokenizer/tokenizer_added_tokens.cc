@@ -15,7 +15,8 @@ bool is_white_space(char32_t c) {
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-// What \w is to Unicode: alphabetic characters, marks, decimal digits, connectors and joiners.
+// True for the characters that \w matches in Unicode: alphabetic characters, marks, decimal digits, connectors and
+// joiners.
 bool is_word_character(char32_t c) {
   if (c == 0x200C || c == 0x200D) return true;
   const bool circled_letter = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||

@@ -45,7 +45,7 @@ class AddedTokenMatcher {
                const std::function<void(std::int32_t, std::size_t)>& visit_token) const;
 
  private:
-  struct Node {  // of a trie over bytes; the children are a list of siblings
+  struct Node {  // a node of a trie over bytes; the children are a list of siblings
     unsigned char byte = 0;
     std::int32_t first_child = -1;
     std::int32_t next_sibling = -1;

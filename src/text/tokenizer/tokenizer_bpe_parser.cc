@@ -64,7 +64,7 @@ std::int32_t read_unknown(JsonFields& fields, const BpeParts& parts) {
   return id;
 }
 
-// What becomes of characters that are no tokens.
+// Reads what becomes of characters that are no tokens.
 BpeCharacters::Options read_fallbacks(JsonFields& fields, const BpeParts& parts) {
   BpeCharacters::Options options;
   std::string text;

@@ -35,9 +35,9 @@ class TokenDecoder {
   struct Step {
     Kind kind;
     std::string mark;                   // the character of Metaspace and Strip, or what Replace writes
-    std::optional<SplitRegex> pattern;  // of Replace
-    std::int64_t start = 0, stop = 0;   // of Strip: characters at most
-    bool drops_first = false;           // of Metaspace
+    std::optional<SplitRegex> pattern;  // for Replace
+    std::int64_t start = 0, stop = 0;   // for Strip: characters at most
+    bool drops_first = false;           // for Metaspace
   };
   Status add(const boost::json::value& value, const std::string& what);
   Status add_step(const std::string& type, JsonFields& fields, const std::string& what);

@@ -84,7 +84,7 @@ Status TokenizerNormalizer::add_step(const std::string& type, JsonFields& fields
   return {};
 }
 
-// What `step` makes of `text`, in scratch.next; false if it changes nothing.
+// Writes what `step` makes of `text` into scratch.next; false if it changes nothing.
 Result<bool> TokenizerNormalizer::apply_step(const Step& step, std::string_view text, NormalizerScratch& scratch) {
   std::string& out = scratch.next;
   out.clear();

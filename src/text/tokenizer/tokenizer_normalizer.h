@@ -19,7 +19,8 @@ namespace sluice {
 struct NormalizerScratch {
   RegexScratch regex;
   std::string text, next, shape;
-  // How many bytes of the normalized text are put before what the text began with; none where that was taken away.
+  // The number of bytes of the normalized text that were inserted before the original's first; none where that was
+  // removed.
   std::optional<std::size_t> inserted;
 };
 
@@ -38,9 +39,9 @@ class TokenizerNormalizer {
   enum class Kind { kNfc, kNfd, kNfkc, kNfkd, kLowercase, kStripAccents, kStrip, kReplace, kPrepend };
   struct Step {
     Kind kind;
-    std::optional<SplitRegex> pattern;  // of Replace
-    std::string content;                // of Replace and Prepend
-    bool left = false, right = false;   // of Strip
+    std::optional<SplitRegex> pattern;  // for Replace
+    std::string content;                // for Replace and Prepend
+    bool left = false, right = false;   // for Strip
   };
   Status add(const boost::json::value& value, const std::string& what);
   Status add_step(const std::string& type, JsonFields& fields, const std::string& what);

@@ -105,7 +105,7 @@ Status register_spare_tokens(JsonFields& root, BpeVocabulary& vocabulary) {
   return {};
 }
 
-// What the tokens of a vocabulary of characters stand for, by way of the decoder.
+// Finds by way of the decoder what the tokens of a vocabulary of characters stand for.
 Status spell_tokens(TokenizerParts& parts) {
   if (parts.pretokenizer->byte_level()) return {};
   const BpeVocabulary& tokens = *parts.vocabulary;

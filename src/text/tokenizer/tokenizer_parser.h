@@ -28,7 +28,8 @@ struct TokenizerParts {
   TokenizerNormalizer normalizer;
   std::optional<Pretokenizer> pretokenizer;
   TokenDecoder decoder;
-  // What each token stands for, where the vocabulary is one of characters; without, its bytes in `vocabulary` say it.
+  // The text that each token stands for, if the vocabulary is one of characters; else it is null, and a token stands
+  // for its bytes in `vocabulary`.
   std::unique_ptr<BpeVocabulary> spellings;
   // The same of tokens that are something else as the first of a text.
   std::unordered_map<std::int32_t, std::string> first_spellings;
@@ -36,9 +37,9 @@ struct TokenizerParts {
   std::vector<AddedToken> added_tokens;
   std::unordered_map<std::int32_t, std::size_t> added_by_id;           // index into added_tokens
   std::unordered_map<std::string_view, std::size_t> added_by_content;  // the same
-  std::unordered_map<std::int32_t, std::string> added_texts;           // of those that the normalizer changes
-  AddedTokenMatcher raw_tokens;                                        // those found in the text as given
-  AddedTokenMatcher normalized_tokens;                                 // those found in the normalized text
+  std::unordered_map<std::int32_t, std::string> added_texts;           // the texts that the normalizer changes
+  AddedTokenMatcher raw_tokens;                                        // are found in the text as given
+  AddedTokenMatcher normalized_tokens;                                 // are found in the normalized text
 
   std::vector<std::int32_t> prefix, suffix;  // what add_special_tokens puts around a text
   std::optional<std::int32_t> bos, eos;

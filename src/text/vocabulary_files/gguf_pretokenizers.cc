@@ -126,8 +126,8 @@ json::value gpt2() {
   return byte_level(true);
 }
 
-// How files that name no pre-tokenizer have been read since there are names: punctuation and symbols apart, then as
-// GPT-2 does, and numbers in threes.
+// The pre-tokenizer of files that name none, as it has been since there are names: punctuation and symbols apart, then
+// as GPT-2 does, and numbers in threes.
 json::value unnamed() {
   return sequence({split(R"([\p{P}\$\+<=>\^~\|]+)"),
                    split(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))"),

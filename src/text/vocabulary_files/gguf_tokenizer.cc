@@ -18,7 +18,7 @@ namespace {
 
 namespace json = boost::json;
 
-// Of tokenizer.ggml.token_type; every other is a token like any other.
+// Values of tokenizer.ggml.token_type; tokens of every other type are plain ones.
 constexpr std::int64_t kControl = 3, kUserDefined = 4, kUnused = 5;
 
 // The strings of an array; null, with a failure, if the key holds something else.
@@ -125,14 +125,14 @@ Status write_templates(const GgufModel& model, json::object& config) {
   return {};
 }
 
-// What both files are made of.
+// The metadata that both files are made of.
 struct Source {
   const GgufModel& model;
   GgufFields fields;
   bool is_sentencepiece = false;
   const GgufPretokenizer* pre = nullptr;
   const std::vector<std::string_view>* tokens = nullptr;
-  bool warns;  // of what is odd; both files are read at a start, and once is enough
+  bool warns;  // warns of odd values; both files are read at a start, and once is enough
 
   Source(const GgufModel& from, bool may_warn) : model(from), fields(from, "tokenizer.ggml."), warns(may_warn) {}
   Status read() {

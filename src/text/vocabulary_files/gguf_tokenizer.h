@@ -16,7 +16,7 @@
 namespace sluice {
 
 struct GgufTokenizerJson {
-  boost::json::value tokenizer;  // tokenizer.json, and beside its keys "spare_tokens": ids that no text becomes
+  boost::json::value tokenizer;  // tokenizer.json, with one key more, "spare_tokens": ids that no text becomes
   boost::json::value config;     // tokenizer_config.json: special tokens, and the templates of chats
 };
 Result<GgufTokenizerJson> gguf_tokenizer_json(const GgufModel& model);

@@ -26,7 +26,7 @@ using Ids = std::unordered_map<std::string_view, std::int32_t>;
 
 struct Merge {
   std::string_view left, right;
-  std::int32_t left_id, right_id, id;  // of the parts and of the whole
+  std::int32_t left_id, right_id, id;  // ids of the parts and of the whole
 };
 
 // Every way to make a token of `ids` from two of them.
@@ -84,7 +84,8 @@ json::value sequence(std::string_view key, json::array parts) {
   return {{"type", "Sequence"}, {key, std::move(parts)}};
 }
 
-// What class LlamaTokenizer makes of the file: tokens merge in the order of their ids, and spaces stay as they are.
+// Makes of the file what class LlamaTokenizer makes of it: tokens merge in the order of their ids, and spaces stay as
+// they are.
 Result<json::value> llama_tokenizer(const SentencePieceFile& file, const json::object& config) {
   bool legacy = false, adds_space = true;
   const json::value value(config);
@@ -146,7 +147,7 @@ json::array normalizers_of(const SentencePieceFile& file, bool legacy) {
   return out;
 }
 
-// What every other class makes of it: what SentencePiece itself does.
+// Makes of the file what every other class, and SentencePiece itself, makes of it.
 Result<json::value> other_tokenizer(const SentencePieceFile& file, const json::object& config) {
   if (file.has_character_map) {
     return invalid_argument(

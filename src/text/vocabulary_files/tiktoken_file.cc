@@ -25,7 +25,7 @@ constexpr std::string_view kKimiPattern = R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu
                                           R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+)"
                                           R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
                                           R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// Behind the vocabulary: so many special tokens, whether they have a name or not.
+// The number of special tokens that follow the vocabulary, whether they have a name or not.
 constexpr std::int64_t kKimiSpecialTokens = 256 + 2;
 
 // A token that is longer could make reading quadratic; those of Kimi have 128 bytes at most.

@@ -130,7 +130,7 @@ Result<TokenizerFiles> read_tokenizer_files(const std::string& folder, bool with
   if (files.class_name.empty()) files.class_name = text_of(model, "tokenizer_class");
   std::string text;
   const bool has_tokenizer = exists(folder + "/tokenizer.json");
-  // Of the classes that a name can mean, only Llama's depends on the vocabulary's kind.
+  // A name can mean several classes; of these only Llama's depends on the vocabulary's kind.
   if (has_tokenizer && (with_vocabulary || files.class_name.starts_with("LlamaTokenizer"))) {
     SLUICE_ASSIGN_OR_RETURN(text, read_text_file(folder + "/tokenizer.json"));
   }

@@ -30,7 +30,7 @@ bool flag(const json::object& object, std::string_view key) {
   return value != nullptr && value->is_bool() && value->get_bool();
 }
 
-// What tokenizer.json itself adds, in its order.
+// Returns the tokens that tokenizer.json itself adds, in its order.
 Result<std::vector<AddedToken>> own_tokens(const json::object& tokenizer) {
   std::vector<AddedToken> tokens;
   const json::value* list = tokenizer.if_contains("added_tokens");
@@ -94,7 +94,7 @@ Status read_added_file(const TokenizerFiles& files, const SpecialTokens& special
   return {};
 }
 
-// The tokens of the files beside tokenizer.json, and where tokenizer_config.json lists none, its own again.
+// Returns the tokens of the other files, and if tokenizer_config.json lists none, tokenizer.json's own again.
 Result<TokensById> companion_tokens(const TokenizerFiles& files, const SpecialTokens& special,
                                     const std::vector<AddedToken>& own) {
   TokensById tokens;
@@ -162,7 +162,7 @@ void warn_of_ids(const std::vector<AddedToken>& own, const AddedVocabulary& voca
   }
 }
 
-// What the class itself cuts texts by, whatever tokenizer.json says.
+// Applies the cuts that the class itself makes in texts, whatever tokenizer.json says.
 void apply_class(const TokenizerFiles& files, json::object& tokenizer) {
   const bool prefix = flag(files.config, "add_prefix_space");
   if (files.kind == TokenizerClass::kQwen2) {

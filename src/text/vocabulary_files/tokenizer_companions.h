@@ -1,9 +1,9 @@
-// The files that lie beside a tokenizer.json, and what they make of it.
+// The companion files of a tokenizer.json, and their effect on it.
 //
 // tokenizer_config.json, special_tokens_map.json and added_tokens.json name special tokens, add tokens and change the
-// flags of those that tokenizer.json has; vocab.json and merges.txt stand in for a tokenizer.json that is missing.
-// What counts in which order is that of `transformers` 5: the files are turned into one equivalent tokenizer.json and
-// one tokenizer_config.json, which the parser of these reads (tokenizer_parser.h).
+// flags of tokens in tokenizer.json; vocab.json and merges.txt stand in for a tokenizer.json that is missing. The files
+// count in the order in which they do for `transformers` 5. They are turned into one equivalent tokenizer.json and one
+// tokenizer_config.json, which their parser reads (tokenizer_parser.h).
 //
 // Thread safety: pure functions; values of JSON are plain values.
 #pragma once
@@ -18,13 +18,13 @@
 
 namespace sluice {
 
-// The class of the library that a folder's files choose. It decides what the tokens that nobody names are by default,
-// and for some what a text is cut by, whatever tokenizer.json says.
+// The class of the library that a folder's files choose. It decides which tokens are the default where the files name
+// none, and for some by what a text is cut, whatever tokenizer.json says.
 enum class TokenizerClass : std::uint8_t { kBackend, kLlama, kQwen2, kGpt2 };
 
 struct TokenizerFiles {
   std::string folder;
-  std::string model_type;  // of config.json
+  std::string model_type;  // config.json's
   std::string class_name;  // as the files write it; "" where they do not
   TokenizerClass kind = TokenizerClass::kBackend;
   bool is_converted = false;     // `tokenizer` is made of vocab.json and merges.txt

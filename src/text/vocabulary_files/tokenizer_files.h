@@ -20,7 +20,7 @@ struct OtherTokenizer {
   boost::json::value tokenizer;  // as tokenizer.json
   boost::json::value config;     // tokenizer_config.json, with what the vocabulary's file adds
 };
-// Of such a file in `folder`; none if there is none. `config_text` is tokenizer_config.json, or empty.
+// Reads such a file in `folder`; none if there is none. `config_text` is tokenizer_config.json, or empty.
 Result<std::optional<OtherTokenizer>> read_other_tokenizer(const std::string& folder, std::string_view config_text);
 // The same of the file's bytes, for tests; `name` says which file it is.
 Result<OtherTokenizer> parse_other_tokenizer(std::string_view name, std::string_view bytes,

@@ -136,7 +136,7 @@ export function asPython(origin, body) {
     `    if chunk.choices:\n        print(chunk.choices[0].delta.content or "", end="", flush=True)\n`;
 }
 
-// What an exported file has, or an Error.
+// Returns the content of an exported file, or an Error.
 export function readExport(text) {
   const file = json(text, 'The file');
   const list = Array.isArray(file?.conversations) ? file.conversations : null;

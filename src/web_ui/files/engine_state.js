@@ -1,4 +1,4 @@
-// What the engine's stream says, kept as values: steps, sequences, rates. No document, no clock of its own.
+// The values of the engine's stream: steps, sequences, rates. No document, no clock of its own.
 
 export const KIND = {arrival: 0, request: 1, message: 2, again: 3, block: 4, fork: 5, wait: 6, admission: 7, preemption: 8, span: 9, end: 10};
 // A sequence of a snapshot: whether it has memory and a place.
@@ -83,7 +83,7 @@ export class EngineState {
         const count = b & 0xffff, again = b >>> 16;
         step.spans.push({s, first: a, rows: count, again, drafts: detail});
         step.in += Math.max(0, Math.min(a + count, s.prompt) - a - again);
-        // What is known of its answer now came out of the step before.
+        // The tokens of its answer that are known now came out of the step before.
         step.out += this.#generated(s, a + count - detail - s.prompt);
         if ((flags & 1) !== 0 && s.first === null) {
           s.first = t1;
@@ -105,7 +105,7 @@ export class EngineState {
 
   #generated(s, count) {
     const more = Math.max(0, count - s.generated);
-    // Of one that was there before the first record the past is not known.
+    // If it was there before the first record, its past is not known.
     const isNew = s.generated > 0 || s.prompt > 0;
     s.generated = Math.max(s.generated, count);
     return isNew ? more : 0;
@@ -141,7 +141,7 @@ export class EngineState {
     return {in: prompts * 1e6 / us, out: out * 1e6 / us, steps: steps * 1e6 / us};
   }
 
-  // What a sequence of so many tokens would take, of the pools of the last snapshot.
+  // Returns what a sequence of `tokens` tokens would take from the pools of the last snapshot.
   need(tokens) {
     const snapshot = this.snapshot;
     if (!snapshot) return null;

@@ -3,7 +3,7 @@
 // A text is read line by line and every block but the last one is final, so a stream keeps what it has built
 // (MarkdownStream). HTML is text. Work is linear in the text, but for emphasis in paragraphs, whose length is bounded.
 
-const MOST_DEPTH = 12;         // of lists and quotes in each other; deeper ones are text
+const MOST_DEPTH = 12;         // lists and quotes within each other; deeper ones are text
 const MOST_INLINE = 20000;     // characters of a paragraph that is looked into
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*)$/;
 const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*)$/;

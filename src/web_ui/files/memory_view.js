@@ -1,4 +1,4 @@
-// The pools as maps, and what stands beside them.
+// The pools as maps, and the texts next to them.
 import {el} from './dom.js';
 import {bytes} from './engine_state.js';
 import {fitted} from './timeline.js';

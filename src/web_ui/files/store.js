@@ -44,7 +44,7 @@ export async function deleteAll() {
   await run('readwrite', (s) => s.clear());
 }
 
-// What an imported file must look like: nothing else is taken from it.
+// True if an imported value has the form of a conversation: nothing else is taken from a file.
 export function isConversation(c) {
   return c !== null && typeof c === 'object' && typeof c.id === 'string' && typeof c.title === 'string' &&
     typeof c.updated === 'number' && c.settings !== null && typeof c.settings === 'object' && Array.isArray(c.turns) &&

@@ -4,8 +4,8 @@ import {el} from './dom.js';
 import {duration} from './engine_state.js';
 
 const LANE = 17, GAP = 3, TOP = 46, AXIS = 20, MOST_LANES = 24;
-// Nothing is told by its colour alone: decodes are lower than prompts, what is computed again is hatched, and each mark
-// has a shape. The legend shows the same (style.css).
+// No mark depends on its colour alone: decodes are lower than prompts, rows that are computed again are hatched, and
+// each mark has a shape. The legend shows the same (style.css).
 const DIAMOND = 'M0-8L6 0L0 8L-6 0Z';
 const MARKS = {cached: ['c-cached', 'M-4-7L6 0L-4 7Z'], preempted: ['c-gone', 'M-6-4L-4-6L0-2L4-6L6-4L2 0L6 4L4 6L0 2L-4 6L-6 4L-2 0Z'],
   'swapped out': ['c-swapped', DIAMOND], 'swapped in': ['c-swapped', DIAMOND]};
@@ -31,7 +31,7 @@ export class Timeline {
     this.state = state;
     this.onPick = onPick;
     this.window = 10e6;  // us that are shown
-    this.end = null;     // of what is shown; null: now
+    this.end = null;     // the end of what is shown; null: now
     this.cursor = null;  // a step
     this.canvas = el('canvas', {tabindex: '0', role: 'img', 'aria-label': 'Timeline of steps; left and right arrows go from step to step while paused'});
     this.tip = el('div', {class: 'float', hidden: true});

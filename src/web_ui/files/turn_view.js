@@ -121,7 +121,7 @@ function userView(turn, at, actions) {
   return article;
 }
 
-// What an answer looks like while it comes.
+// An answer while it comes.
 export class LiveTurn {
   constructor(onDraw) {
     this.onDraw = onDraw;

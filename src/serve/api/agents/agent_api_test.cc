@@ -167,7 +167,7 @@ TEST_F(AgentApiTest, ToolsThatCannotRunAreLeftOutAndNamed) {
               HasSubstr("tools[0]%20(bash_20250124)"));
 }
 
-// How coding agents send the functions of their servers.
+// A request's tools in the form in which coding agents send the functions of their servers.
 constexpr std::string_view kSpaces =
     R"(,"tools":[{"type":"namespace","name":"mcp__weather","description":"W","tools":[{"type":"function","name":)"
     R"("get_weather","parameters":{"type":"object"}},{"type":"web_search"}]}])";
@@ -389,7 +389,7 @@ TEST_F(AgentApiTest, MessagesGoIntoThePromptAsInChat) {
   EXPECT_TRUE(last_prompt().ends_with("It is")) << last_prompt();
 }
 
-// What nobody here knows, or what another server's model wrote, is left out of a history and named.
+// Items of unknown types and reasoning that another server's model wrote are left out of a history and named.
 TEST_F(AgentApiTest, HistoriesOfOtherServersGoOn) {
   say("x");
   const auto goes_on = [this](const TestAnswer& answer, std::string_view named) {

@@ -18,8 +18,8 @@
 
 namespace sluice {
 
-// A conversation that is written as chat messages. What the assistant says in a row is one message, as long as it comes
-// in the order in which a model writes: reasoning, text, calls.
+// A conversation that is written as chat messages. Consecutive items of the assistant become one message, as long as
+// they come in the order in which a model writes: reasoning, text, calls.
 class ChatConversation {
  public:
   // `path`: where in the client's body the message stands, for errors.
@@ -44,7 +44,7 @@ class ChatConversation {
   Stage stage_ = Stage::kNone;
 };
 
-// What becomes of a client's body.
+// The chat request that is made of a client's body, and facts about the body.
 struct AgentRequest {
   boost::json::object chat;                                          // the body of a chat request
   std::vector<std::string> message_paths, tool_paths;                // where each of chat's came from

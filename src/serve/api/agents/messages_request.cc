@@ -168,8 +168,8 @@ class MessagesReader {
     talk_.add_text(*text, path);
   }
 
-  // Blocks of tools that run elsewhere, reasoning that nobody here can read, and types that nobody here knows: API
-  // makers add some every month, and a refusal would end the conversation.
+  // Leaves out a block of a tool that runs elsewhere, reasoning that this server cannot read, or a block of an unknown
+  // type. API makers add some types every month, and a refusal would end the conversation.
   void leave_out(RequestFields& block, const std::string& path, std::string_view type) {
     fields_.ignored().push_back(path + " (" + std::string(type.substr(0, 100)) + ")");
     block.forget();

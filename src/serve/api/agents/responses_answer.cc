@@ -234,7 +234,7 @@ class ResponsesWriter final : public AnswerWriter {
   int sequence_number_ = 0;
   std::string weights_version_;  // once something was computed
   std::vector<ResponsesItem> items_;
-  std::string logprobs_;  // of tokens whose text has yet to pass
+  std::string logprobs_;  // log-probabilities of tokens whose text has yet to pass
   bool is_open_ = false;  // the last item
   std::string_view ending_ = "completed";
 };

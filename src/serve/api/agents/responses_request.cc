@@ -78,8 +78,8 @@ class ResponsesReader {
     });
   }
 
-  // Items of tools that run elsewhere, references to items, none of which is kept here, and types that nobody here
-  // knows: API makers add some every month, and a refusal would end the conversation.
+  // Leaves out an item of a tool that runs elsewhere, a reference to an item, none of which is kept here, or an item of
+  // an unknown type. API makers add some types every month, and a refusal would end the conversation.
   void leave_out(RequestFields& item, const std::string& path, std::string_view kind) {
     fields_.ignored().push_back(path + " (" + std::string(kind.substr(0, 100)) + ")");
     item.forget();

@@ -15,9 +15,9 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::string_view kPlainInput = "The tool's input, as plain text.";
-constexpr std::string_view kInput = "input";  // of a custom tool, as a function's one parameter
+constexpr std::string_view kInput = "input";  // describes a custom tool's input, as a function's one parameter
 
-// What the model is told of a custom tool's input.
+// Returns the text that describes a custom tool's input to the model.
 std::string input_rule(RequestFields& tool) {
   const json::object* format = tool.read_object("format");
   if (format == nullptr) return std::string(kPlainInput);

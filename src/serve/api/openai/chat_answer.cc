@@ -101,11 +101,11 @@ class ChatStreamWriter final : public AnswerWriter {
   }
 
   AnswerForm form_;
-  std::vector<std::string> tokens_;             // of each choice: log-probabilities that wait for its next chunk
+  std::vector<std::string> tokens_;             // for each choice: log-probabilities that wait for its next chunk
   std::vector<std::vector<std::int32_t>> ids_;  // likewise
   std::vector<ExportReport> exports_;           // for its last one
   bool begun_ = false;
-  std::string stop_reason_;  // of the choice whose last chunk is written
+  std::string stop_reason_;  // the stop reason of the choice whose last chunk is written
   Usage usage_;              // so far
 };
 

@@ -38,7 +38,7 @@ void read_format(RequestFields& fields, ChatCompletionRequest& out) {
     out.chat.response_format = *schema;
   }
   out.chat.format_is_enforced = true;
-  // Beside tools, the answer calls or is JSON of the schema.
+  // With tools, the answer calls one or is JSON of the schema.
   const bool is_schema = out.options.constraint && out.options.constraint->kind == GrammarSource::Kind::kJsonSchema;
   if (out.options.constraint && !is_schema && !out.chat.tools.empty()) {
     fields.refuse(out.options.constraint_field,
@@ -49,7 +49,8 @@ void read_format(RequestFields& fields, ChatCompletionRequest& out) {
   }
 }
 
-// What chat_template_kwargs holds beside what every encoding knows. An encoding that is no template refuses it.
+// Reads the keys of chat_template_kwargs other than those that every encoding knows. An encoding that is no template
+// refuses them.
 void read_template_variables(const json::object& kwargs, ChatRequest& out) {
   constexpr std::array<std::string_view, 4> kKnown = {"enable_thinking", "thinking", "drop_thinking",
                                                       "reasoning_effort"};

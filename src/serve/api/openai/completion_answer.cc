@@ -81,7 +81,7 @@ class CompletionStreamWriter final : public AnswerWriter {
     CompletionLogprobs logprobs;
     std::vector<std::int32_t> token_ids;
     ExportReport exports;              // for its last one
-    std::string stop_reason = "null";  // of its last one
+    std::string stop_reason = "null";  // the stop reason of its last chunk
     bool begun = false;
   };
   AnswerForm form_;

@@ -104,7 +104,7 @@ void CompletionLogprobs::add(std::int32_t token, std::string_view shown, const f
   fmt::format_to(std::back_inserter(text_offset_), "{}", characters_.before(shown));
 }
 
-// An object by name. Of tokens that read alike the chosen one is told, else the best.
+// Appends the top tokens as an object by name. If several tokens read alike, the chosen one is shown, else the best.
 void CompletionLogprobs::add_top(const TokenLogprob& chosen, const std::vector<TokenLogprob>& top,
                                  const AnswerForm& form) {
   const std::string chosen_name = name_of(form.token_text(chosen.token));

@@ -31,7 +31,7 @@ class CharacterCount {
 class CompletionLogprobs {
  public:
   void add(const GenerationDelta& delta, const AnswerForm& form);
-  // Those of a prompt whose text is echoed; tokens that have no log-probability say null.
+  // Adds the log-probabilities of a prompt whose text is echoed; tokens that have none say null.
   void add_prompt(std::string_view text, const std::vector<std::int32_t>& prompt, const PromptLogprobs& logprobs,
                   const AnswerForm& form);
 

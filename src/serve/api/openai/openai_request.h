@@ -1,8 +1,8 @@
 // The bodies of the OpenAI API's generating calls, parsed and checked.
 //
 // The fields are those of field_table.h. Every error names the field, what was expected and what was found. Fields that
-// have no effect here (user, metadata, ...) are ignored; fields whose effect is missing are refused unless they ask for
-// nothing; fields that nobody knows are ignored and named, or refused. Thread safety: plain values, pure functions.
+// have no effect here (user, metadata, ...) are ignored. Fields whose effect is missing are refused unless they ask for
+// nothing. Unknown fields are ignored and named, or refused. Thread safety: plain values, pure functions.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace sluice {
 inline constexpr int kMaxStopStrings = 16, kMaxStopTokenIds = 64;
 inline constexpr float kMaxApiTemperature = 2.0F;
 inline constexpr int kMaxPrompts = 128;
-inline constexpr int kMaxApiChoices = 256;  // of n and best_of
+inline constexpr int kMaxApiChoices = 256;  // the most for n and best_of
 inline constexpr int kMaxBadWords = 128, kMaxAllowedTokenIds = 16384, kMaxLogitBiases = 1024;
 inline constexpr int kMaxPromptIds = 1 << 21;
 inline constexpr int kMaxPriority = 1000000;  // and its negative
@@ -42,10 +42,10 @@ struct SamplingDefaults {
 
 struct RequestRules {
   SamplingDefaults defaults = {};
-  bool strict_fields = false;  // fields that nobody knows are refused
+  bool strict_fields = false;  // unknown fields are refused
 };
 
-// What both calls share.
+// The options that both calls share.
 struct GenerationOptions {
   // Passed on to the engine as it stands, except for the seed, n, max_tokens and the values that the server makes
   // (prediction, constraint, rules, message_starts; generate/answer_job.cc).
@@ -59,15 +59,15 @@ struct GenerationOptions {
   std::vector<std::string> stop;
   bool ignore_eos = false;
   bool shortens_to_context = false;          // a max_tokens that does not fit is what fits
-  std::optional<int> thinking_token_budget;  // of the answer's reasoning (chat)
+  std::optional<int> thinking_token_budget;  // the most tokens of the answer's reasoning (chat)
   ShownText shown;
   bool return_token_ids = false;
-  std::string prediction;                   // of the answer's text, to draft from (chat)
+  std::string prediction;                   // the answer's expected text, to draft from (chat)
   std::optional<GrammarSource> constraint;  // what the answer is bound to
   std::string constraint_field;             // which field said so
   bool stream = false;
   bool include_usage = false, continuous_usage = false;  // stream_options
-  std::vector<std::string> ignored;                      // paths of the fields that nobody knows
+  std::vector<std::string> ignored;                      // paths of the unknown fields
 
   // Choices are compared by their log-probabilities, whether or not the client asked for them.
   bool ranks() const { return best_of > n; }

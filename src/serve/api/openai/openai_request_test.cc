@@ -225,7 +225,7 @@ TEST(OpenAiRequestTest, WhatNobodyKnowsIsNamedOrRefused) {
               testing::UnorderedElementsAre("messages[0].content[0].colour", "messages[0].mood", "temprature",
                                             "stream_options.x", "response_format.json_schema.y"));
   EXPECT_THAT(chat_error(kBody).message, HasSubstr("messages[0]: unknown key 'mood'"));
-  // Of a message, too, what is known and missing is refused.
+  // A message's known fields whose effect is missing are refused, too.
   EXPECT_THAT(chat_error(R"({"messages":[{"role":"user","content":"x","audio":{"id":"a"}}]})").message,
               HasSubstr("messages[0]: key 'audio': not supported"));
   const auto completion = parse_completion_request(R"({"prompt":"x","mood":1,"messages":[1]})", {});

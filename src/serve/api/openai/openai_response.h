@@ -21,31 +21,31 @@ struct AnswerHead {
   std::int64_t created = 0;
   std::string model;
   std::string fingerprint;                // the engine's numerics profile
-  std::vector<std::uint64_t> seeds = {};  // of each prompt, where they were drawn; else none
+  std::vector<std::uint64_t> seeds = {};  // one for each prompt, where they were drawn; else none
   std::string weights_version = {};       // once something was computed
 };
 
 struct Usage {
   int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0, reasoning_tokens = 0;
-  // Of the request's prediction, for each choice: that were right when they were drafted, and the others.
+  // Tokens of the request's prediction, over all choices: those that were right when they were drafted, and the others.
   int accepted_prediction_tokens = 0, rejected_prediction_tokens = 0;
 };
 
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
-  // What is sent before the first token. `so_far` here and below: what the request has used so far.
+  // Writes the text that is sent before the first token. `so_far` here and below: what the request has used so far.
   virtual void begin(const Usage& so_far, std::string& out) = 0;
   virtual void delta(int choice, const GenerationDelta& delta, const Usage& so_far, std::string& out) = 0;
   // After the last delta of every choice.
   virtual void end(const Usage& usage, std::string& out) = 0;
   // A stream that fails; nothing comes behind it.
   virtual void fail(const ApiError& error, const Usage& so_far, std::string& out);
-  // What a stream's reader skips, complete with its empty line.
+  // A piece that a stream's reader skips, complete with its empty line.
   virtual std::string_view filler() const { return ":\n\n"; }  // a comment
 };
 
-// Deltas of the `choices` choices are told apart by their index. `token_text` gives the bytes of a token, for
+// The index of a delta says which of the `choices` choices it belongs to. `token_text` gives the bytes of a token, for
 // log-probabilities.
 struct AnswerForm {
   AnswerHead head;
@@ -54,10 +54,10 @@ struct AnswerForm {
   bool include_usage = false;     // streams: a last event with the usage
   bool continuous_usage = false;  // and in every event before it the usage so far
   std::vector<std::string> echo;  // completions: the text before each choice, or empty
-  bool echo_logprobs = false;     // and its log-probabilities, with so many of the best:
+  bool echo_logprobs = false;     // and its log-probabilities, with this many of the best:
   int top_logprobs = 0;
   int prompt_logprobs = -1;  // k >= 0: those of the prompt and of the k best, apart from the answer's
-  bool token_ids = false;    // of prompt and answer
+  bool token_ids = false;    // the ids of prompt and answer
   bool experts = false, indices = false;
   // Where any of these is asked for: the ids of each prompt, which has `choices` / prompts choices.
   std::vector<std::vector<std::int32_t>> prompts;
@@ -103,7 +103,7 @@ void append_prompt_logprobs(std::string& out, const std::vector<std::int32_t>& p
                             const AnswerForm& form);
 // BASE64 of little-endian numbers.
 std::string base64(std::string_view bytes);
-// What the layers chose for all positions of a choice but the last token's.
+// The layers' choices at all positions of a choice, except its last token's.
 class ExportReport {
  public:
   void add(const GenerationDelta& delta);
@@ -113,7 +113,7 @@ class ExportReport {
 
  private:
   ExportedRows rows_;
-  std::size_t tokens_ = 0;  // of the answer
+  std::size_t tokens_ = 0;  // the answer's tokens
 };
 // The items of a list of log-probabilities, of the tokens of `delta`, with a comma before each but the first of `out`:
 // {"token":"...","logprob":-0.1,"bytes":[104],"top_logprobs":[...]}

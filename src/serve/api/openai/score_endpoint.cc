@@ -36,7 +36,7 @@ void append_distributions(std::string& out, const std::vector<PromptLogprob>& to
                  tokens.size(), vocab, base64(bytes));
 }
 
-constexpr std::int64_t kMostDistributionBytes = 4 * kMaxDistributionBytes;  // of all requests together
+constexpr std::int64_t kMostDistributionBytes = 4 * kMaxDistributionBytes;  // the most for all requests together
 
 // Bytes of distributions that a request may keep, as long as it lives.
 class Share {
@@ -132,7 +132,7 @@ class ScoreWriter final : public AnswerWriter {
   std::vector<Text> texts_;
 };
 
-// Of all texts together; null: none are asked for.
+// Takes the share for all texts together; null: none are asked for.
 ApiResult<std::shared_ptr<const Share>> take_share(const ApiContext& context, const GenerationPlan& plan,
                                                    const GenerationOptions& options) {
   if (!options.engine.prompt_distributions) return std::shared_ptr<const Share>();

@@ -1,4 +1,4 @@
-// What a prompt looks like to the model: /v1/chat/completions/render, /tokenize, /detokenize, /tokenizer_info.
+// Calls that show a prompt as the model gets it: /v1/chat/completions/render, /tokenize, /detokenize, /tokenizer_info.
 #include <fmt/format.h>
 
 #include <iterator>

@@ -27,7 +27,7 @@ namespace sluice {
 // calls in, and "think" if it writes <think>.
 Result<ChatParserNames> choose_chat_parsers(std::string_view template_text, const ChatParserNames& given);
 
-// What these parsers read.
+// Returns the markup that these parsers read.
 AnswerMarkup answer_markup(const ChatParserNames& names);
 
 // A parser for an answer, which begins with reasoning if the prompt has opened it. Without tools nothing is taken for a

@@ -389,7 +389,7 @@ TEST(ChatParsersFuzz, DamagedAnswersDoNoHarm) {
   }
 }
 
-// Processor seconds of so many times the same piece; the least of three, as caches are cold at first.
+// Returns the processor seconds for `count` times the same piece; the least of three runs, as caches are cold at first.
 double seconds_of(const std::string& name, const std::string& piece, int count) {
   double least = 1e9;
   for (int i = 0; i < 3; ++i) {

@@ -16,7 +16,7 @@ constexpr std::string_view kSeparator = "<｜tool▁sep｜>";
 constexpr std::string_view kFence = "```";
 constexpr std::size_t kMaxHeaderBytes = 4096;
 
-// What find_marker holds back is text unless it reaches into the bar that all markers have.
+// Text that find_marker holds back is plain text unless it reaches into the bar that all markers have.
 bool is_unfinished_marker(std::string_view held_back) {
   return held_back.find('\xEF') != std::string_view::npos;
 }

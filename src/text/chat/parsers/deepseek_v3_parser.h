@@ -8,11 +8,10 @@
 //   {content}<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{"k": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>
 //   (V3.1)
 //
-// The two are told apart by the word before the separator: "function" with a name behind it is V3's.
-// What becomes of malformed answers: a missing marker is implied by the next one. A call without a name is content.
-// Arguments are completed to JSON wherever they break off; what else stands before the end of the call is content, a
-// fence aside. A call whose name is not complete at the end of the answer is dropped.
-// Thread safety: belongs to one answer.
+// The word before the separator says which of the two it is: "function" followed by a name is V3's. Malformed answers:
+// a missing marker is implied by the next one. A call without a name is content. Arguments are completed to JSON
+// wherever they break off; other text before the end of the call is content, except a fence. A call whose name is not
+// complete at the end of the answer is dropped. Thread safety: belongs to one answer.
 #pragma once
 
 #include <string>

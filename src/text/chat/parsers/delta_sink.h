@@ -52,7 +52,7 @@ class DeltaSink {
   std::vector<ChatDelta> deltas_;
   bool after_markup_ = false;
   std::string space_;    // held back after markup
-  int call_index_ = -1;  // of the last call that started
+  int call_index_ = -1;  // the last call that started
   bool is_cut_ = false;
 };
 

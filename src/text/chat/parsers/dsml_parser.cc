@@ -18,9 +18,10 @@ constexpr std::string_view kOpenInvoke = "<｜DSML｜invoke";  // attributes and
 constexpr std::string_view kCloseInvoke = "</｜DSML｜invoke>";
 constexpr std::string_view kOpenParameter = "<｜DSML｜parameter";  // attributes and ">" follow
 constexpr std::string_view kCloseParameter = "</｜DSML｜parameter>";
-constexpr std::size_t kMaxTagBytes = 4096;  // of an invoke or parameter tag
+constexpr std::size_t kMaxTagBytes = 4096;  // the most of an invoke or parameter tag
 
-// What find_marker holds back is an unfinished tag, not text, once it reaches into the bar of "<｜DSML" or "</｜DSML".
+// Text that find_marker holds back is an unfinished tag, not plain text, once it reaches into the bar of "<｜DSML" or
+// "</｜DSML".
 bool is_unfinished_tag(std::string_view held_back) {
   return held_back.find('\xEF') != std::string_view::npos;
 }

@@ -10,7 +10,7 @@
 // The arguments come as one JSON object, {"k": "text", "n": 1}: a parameter with string="true" streams as it arrives,
 // any other is passed on when it is complete, as it stands if it is JSON, else as a JSON string.
 //
-// What becomes of malformed answers:
+// Malformed answers are read so:
 // - Text without </think> is reasoning to its end, calls included: a model that still thinks calls nothing.
 // - A block's opening tag that no call follows is content; at the end of the answer it is dropped, as are unfinished
 //   tags inside a block. An unfinished tag outside is content.

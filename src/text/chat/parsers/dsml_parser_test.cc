@@ -298,7 +298,8 @@ std::string random_answer(std::mt19937& random, int& words, bool with_open_tags)
   return text;
 }
 
-// What holds for any answer: calls are counted from 0, each is followed by its arguments, and those are JSON objects.
+// Checks the rules for any answer: calls are counted from 0, each is followed by its arguments, and these are JSON
+// objects.
 void expect_well_formed(const Deltas& deltas) {
   int calls = 0;
   for (std::size_t i = 0; i < deltas.size(); ++i) {

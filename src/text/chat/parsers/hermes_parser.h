@@ -5,10 +5,10 @@
 //   {"name": "f", "arguments": {"k": 1}}
 //   </tool_call>
 //
-// Up to two newlines before a call belong to it; white space after it is dropped unless text follows.
-// What becomes of malformed answers: a tag that no call follows is content, and so is an object without a name. Once a
-// call has started, its arguments are completed to JSON wherever they break off, and what else stands before the
-// closing tag is content. A missing closing tag is implied. Thread safety: belongs to one answer.
+// Up to two newlines before a call belong to it; white space after it is dropped unless text follows. Malformed
+// answers: a tag that no call follows is content, and so is an object without a name. Once a call has started, its
+// arguments are completed to JSON wherever they break off, and other text before the closing tag is content. A missing
+// closing tag is implied. Thread safety: belongs to one answer.
 #pragma once
 
 #include "grammar/call_markup.h"

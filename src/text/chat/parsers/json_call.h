@@ -49,10 +49,10 @@ class JsonCallReader {
   const bool needs_arguments_;
   Status status_ = Status::kOpen;
   State state_ = State::kObject;
-  JsonPrefix json_;        // of the key or value being read
+  JsonPrefix json_;        // the text of the key or value being read
   std::string raw_;        // its text
-  std::string key_;        // of the value
-  std::string name_;       // of the function, "" if not known
+  std::string key_;        // the value's key
+  std::string name_;       // the function's name, "" if not known
   std::string arguments_;  // complete arguments that wait for the name
   bool has_arguments_ = false;
   bool has_other_keys_ = false;

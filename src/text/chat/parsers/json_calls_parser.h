@@ -53,7 +53,7 @@ class JsonCallsParser : public ChatOutputParser {
   const std::size_t most_newlines_;
   const bool needs_arguments_;
   State state_;
-  // Of kCall:
+  // In the state kCall:
   std::optional<JsonCallReader> call_;
   std::size_t read_ = 0;  // the bytes of pending_ that the reader has
   std::string opening_;

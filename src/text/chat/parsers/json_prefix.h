@@ -34,11 +34,11 @@ class JsonPrefix {
   Status status() const { return status_; }
   // Nothing but white space was read.
   bool is_empty() const { return state_ == State::kValue && open_.empty(); }
-  // What may be passed on since the last call.
+  // Returns the text that may be passed on since the last call.
   std::string take();
-  // What was read and cannot be closed; it follows what take() gave.
+  // Returns the text that was read and cannot be closed; it follows the text that take() gave.
   const std::string& held_back() const { return held_; }
-  // What closes all that take() gave so far; "null" for nothing at all.
+  // Returns the text that closes all that take() gave so far; "null" for nothing at all.
   std::string completion() const;
 
  private:

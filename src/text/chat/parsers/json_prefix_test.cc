@@ -89,7 +89,7 @@ TEST(JsonPrefix, AnyPrefixIsCompletedToJson) {
     for (std::size_t n = random() % 20; n > 0; --n) text += pieces[random() % pieces.size()];
     const Reading whole = read(text);
     const auto value = parse_json(whole.taken + whole.completion, "test", {.max_depth = 200});
-    // What JSON's grammar allows and the parser of requests does not: doubled keys, numbers beyond a double.
+    // JSON's grammar allows two things that the parser of requests does not: doubled keys, and numbers beyond a double.
     const std::string error = value.ok() ? "" : value.status().message();
     const bool allowed =
         error.find("duplicate key") != std::string::npos || error.find("beyond the range") != std::string::npos;

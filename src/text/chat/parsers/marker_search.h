@@ -11,14 +11,14 @@
 namespace sluice {
 
 struct MarkerMatch {
-  std::size_t position = 0;           // of the marker, of what may become one at the end of the text, or the end
+  std::size_t position = 0;           // the marker's place, or where one may begin at the end of the text, or the end
   std::optional<std::size_t> marker;  // its index
 };
 
 // The first marker in `text`. All markers start with '<'; of two that match at one place the first in the list counts.
 MarkerMatch find_marker(std::string_view text, std::span<const std::string_view> markers);
 
-// How many of the bytes before `end`, at most `limit`, are newlines.
+// Returns how many of the bytes before `end`, at most `limit`, are newlines.
 std::size_t newlines_before(std::string_view text, std::size_t end, std::size_t limit);
 
 // Cuts off what find_marker held back of a text that ends here: the beginning of a marker, and the newlines before it.

@@ -1,5 +1,5 @@
-// What the tests of output parsers share: deltas that are easy to write, and the property that an answer gives the same
-// deltas however it is cut.
+// Shared parts of the tests of output parsers: deltas that are easy to write, and the property that an answer gives the
+// same deltas however it is cut.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -76,7 +76,7 @@ inline Deltas parse(const MakeParser& make, std::string_view text) {
   return parse_cut(make, text, {});
 }
 
-// What holds for any answer: calls are counted from 0, each is followed by its arguments, and those are JSON.
+// Checks the rules for any answer: calls are counted from 0, each is followed by its arguments, and these are JSON.
 inline void expect_well_formed(const Deltas& deltas) {
   int calls = 0;
   for (std::size_t i = 0; i < deltas.size(); ++i) {

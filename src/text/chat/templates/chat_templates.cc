@@ -63,7 +63,7 @@ bool exists(const std::string& path) {
 
 Status read_template_file(const std::string& path, const std::string& name, ChatTemplates& out) {
   SLUICE_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, jinja::kMaxTemplateBytes));
-  // What a rendering says goes to clients: it names the file, not the place where it lies.
+  // Errors of a rendering go to clients: they name the file, not the folder where it lies.
   const std::filesystem::path file(path);
   const Status added = add_chat_template(out, name, text, file.filename().string());
   return added.ok() ? added : added.with_context(file.parent_path().string());

@@ -34,7 +34,7 @@ struct ChatTemplates {
 // The templates of a model folder or GGUF file; none if it has none, or if only the special tokens are wanted.
 Result<ChatTemplates> load_chat_templates(const std::string& folder, bool only_tokens = false);
 
-// Those of the text of a tokenizer_config.json; `what` names it in errors.
+// Returns the templates in the text of a tokenizer_config.json; `what` names it in errors.
 Result<ChatTemplates> parse_chat_templates(const boost::json::value& tokenizer_config, const std::string& what);
 
 // Replaces all templates by that of a file.

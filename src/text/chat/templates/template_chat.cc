@@ -19,7 +19,7 @@ Status refuse(std::size_t index, std::string_view key) {
                           "': this model's chat template has no place for it; remove it");
 }
 
-// What ChatMessage can say beyond what templates know.
+// Refuses the parts of a ChatMessage that templates do not know.
 Status check_messages(const std::vector<ChatMessage>& messages) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (!messages[i].task.empty()) return refuse(i, "task");

@@ -1,12 +1,12 @@
 // TemplateChat: the chat encoding of a model that brings a Jinja template.
 //
 // The template gets what `transformers` gives it: messages, tools, add_generation_prompt, the special tokens of
-// tokenizer_config.json, and the request's template variables. Where templates want a request in different forms (the
+// tokenizer_config.json, and the request's template variables. Templates want a request in different forms: the
 // arguments of tool calls as an object or as text, a content of several parts as a list or as text, a missing content
-// left out, null or empty) the form is found by trying: once on small conversations when the template is loaded, and
+// left out, null or empty. The form is found by trying: once on small conversations when the template is loaded, and
 // again whenever a conversation cannot be written in the form first chosen.
 //
-// How an answer is taken apart follows from the template's text, unless options name it (chat_parsers.h).
+// The template's text decides how an answer is taken apart, unless options name the parsers (chat_parsers.h).
 //
 // Special tokens are recognised in the template's own text, not in what it inserts from the request (jinja/marks.h).
 //
@@ -34,8 +34,8 @@ namespace sluice {
 
 // Where templates differ in what they take.
 struct TemplateForms {
-  enum class NoContent : std::uint8_t { kAbsent, kNull, kEmpty };  // of a message without content
-  bool arguments_as_text = false;  // of a tool call: the JSON text instead of the object
+  enum class NoContent : std::uint8_t { kAbsent, kNull, kEmpty };  // for a message without content
+  bool arguments_as_text = false;  // for a tool call: the JSON text instead of the object
   bool parts_as_list = false;      // a content of several parts: the list instead of one text
   NoContent no_content = NoContent::kAbsent;
 

@@ -15,7 +15,7 @@ json::value arguments_of(const ChatToolCall& call, bool as_text) {
   if (as_text) return json::value(call.arguments);
   if (call.arguments.find_first_not_of(" \t\r\n") == std::string::npos) return json::object();
   auto parsed = parse_json(call.arguments, "arguments");
-  // What a model wrote need not be JSON; the conversation goes on with it as it is.
+  // A model's arguments need not be JSON; the conversation goes on with them as they are.
   return parsed.ok() && parsed->is_object() ? std::move(parsed).value() : json::value(call.arguments);
 }
 
