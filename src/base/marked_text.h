@@ -6,6 +6,7 @@
 //
 // A rendered conversation is such a text: the tokenizer finds special tokens only where no byte is a client's, so
 // nothing that a client sends becomes one. Thread safety: a plain value.
+// Used by jinja, text/chat and text/tokenizer.
 #pragma once
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 //   std::span<const std::string_view> option_words(LoadFormat);  // {"auto", "dummy"}: of 0, of 1, ...
 //
 // A word is compared once, where it comes in (option_of); all later code has the enum.
+// Used by cli/commands/verify_command.cc, cli/flags/flag_table.h and engine/option_words.h.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SHA-256, by OpenSSL's libcrypto. Thread safety: a hasher belongs to one thread at a time.
+// Used by cache/pages, cli, model/packing, serve/generate and serve/guard.
 #pragma once
 
 #include <array>

@@ -2,6 +2,7 @@
 //
 // p = softmax(logits). All sums are in double and in the order of the ids, whatever made the logits, so equal rows are
 // at a distance of exactly 0. Keeps no copy of the logits, which must outlive it. Thread safety: constant once made.
+// Used by cli/commands/perplexity.cc.
 #pragma once
 
 #include <span>

@@ -6,6 +6,7 @@
 // Each round runs every test once, every second round in the opposite order. A run whose probes before and after it
 // differ by more than kSteady does not count; the test gets another one, unless `rounds` runs already did not count.
 // Ratios are taken run by run, and their medians are reported. Thread safety: one thread at a time.
+// Used by cli/bench/bench_command.cc and speed_report.cc.
 #pragma once
 
 #include <boost/json/object.hpp>

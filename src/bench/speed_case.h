@@ -9,6 +9,7 @@
 //               count
 // Token ids are spread over the vocabulary and always the same ones. A depth is a synthetic state
 // (fill_with_random_state()). Thread safety: one thread at a time.
+// Used by rounds.h and synthetic_state.cc.
 #pragma once
 
 #include <chrono>

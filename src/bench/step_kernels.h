@@ -1,5 +1,6 @@
 // Splits the time of a step on a device: the time that each kernel adds, and the time that the stages of the step would
 // take at the machine's speed. Thread safety: pure functions.
+// Used by rounds.h.
 #pragma once
 
 #include <boost/json/object.hpp>

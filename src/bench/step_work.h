@@ -7,6 +7,7 @@
 // Weights count as the checkpoint stores them, whatever the kernels read. Attention, norms and hyper-connections count
 // as if they took no time.
 // Thread safety: plain values and pure functions.
+// Used by speed_case.h and step_kernels.h.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // Fault: deliberate faults, one at a time, to see that the tests of the laws find them (`sluice verify --inject`).
 // Nothing else sets one.
+// Used by engine/engine_options.cc and prefix_cache.h.
 #pragma once
 
 #include <string>

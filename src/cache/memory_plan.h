@@ -14,6 +14,7 @@
 // kLatentsPerCachedWindow latent pages the rest gives one window page to resume after (docs/dev/cache.md has the
 // reason). Without it, the latent pool gets at most what s sequences of max_model_len can fill. No memory is touched
 // before it is used, except the pools' own records of their pages (PagePool::kBytesPerPage).
+// Used by cache, cli, engine, sim and verify.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // PrefixHit: the cached prefix of a sequence that is not running. Plain values.
+// Used by prefix_cache.h and sched/plan_facts.h.
 #pragma once
 
 #include "base/index_types.h"

@@ -2,6 +2,7 @@
 // places of a value, the place that wins, and the values that it must agree with. The defaults are those of the
 // transformers library. ConfigReader reads by the table alone: reading a key that no table has is a bug.
 // Thread safety: constants; a reader is a local object.
+// Used by config.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // The part of a model's configuration that the plain multi-head families have: Llama, Mistral, Qwen2, Qwen3 and
 // Qwen3-MoE. They differ in the options that are on, and in the layers that have windows. Thread safety: plain values.
+// Used by model_config.h and model_families.cc.
 #pragma once
 
 #include <vector>

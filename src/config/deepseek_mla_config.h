@@ -1,6 +1,7 @@
 // The part of a model's configuration that the families with multi-head latent attention have: DeepSeek-V2, V3 (R1,
 // V3.1, Kimi-K2) and V3.2 (docs/models/deepseek_v3.md). The field names are the keys of config.json unless a comment
 // says otherwise.
+// Used by model_config.h and model_families.cc.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,6 @@
 // The part of a model's configuration that only the DeepSeek-V4 family has.
 // The field names are the keys of the official config.json (docs/models/deepseek_v4.md §1).
+// Used by deepseek_v4_schedule.cc, model_config.h and model_families.cc.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,6 @@
 // GenerationConfig: generation_config.json, the author's sampling defaults.
 // Errors say what was expected and found for which key. Thread safety: plain values.
+// Used by cli/commands/text_commands.h, cli/loaded_model.h, engine/engine_impl.h and engine/load.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // The families of models and the readers of their configuration, one line each (docs/dev/adding_a_model.md). The type
 // of a family's part of the configuration decides the code that computes it (src/model/families.cc). Without a
 // template, its model type decides how it writes conversations (src/text/chat/chat.cc). Thread safety: constants.
+// Used by model_config.cc.
 #pragma once
 
 #include <span>

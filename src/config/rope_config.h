@@ -2,6 +2,7 @@
 // rope_scaling {type or rope_type, ...} or in rope_parameters {rope_type, rope_theta, ...}; if rope_scaling has keys,
 // it alone counts. The rules are the transformers library's: rope_theta and partial_rotary_factor there win over those
 // at the top of the config, but original_max_position_embeddings at the top wins. Thread safety: plain values.
+// Used by config/gguf/gguf_llama.cc, model/rope.h and model_config.h.
 #pragma once
 
 #include <string>

@@ -3,6 +3,7 @@
 // A step: take arrivals, cancellations and tasks, let the stepper plan and compute, draw tokens, and report them (with
 // asynchronous steps, those of the step before). Everything below "engine thread only" is used by that thread alone;
 // callbacks run with no lock held.
+// Used by cli and engine.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // Checks of EngineSetup that need no model, and the values that "0" stands for.
+// Used by cli, engine, sim and verify.
 #pragma once
 
 #include <cstddef>

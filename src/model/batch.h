@@ -2,6 +2,7 @@
 // they own nothing.
 //
 // Every layer, for all rows of a step: project, write the cache, then attend through the cache.
+// Used by cache, cache/pages and model.
 #pragma once
 
 #include <cstddef>

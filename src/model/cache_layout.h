@@ -16,6 +16,7 @@
 // computed the tokens do not change a byte of it. A layout without windows keeps such a state in the latent page
 // instead (`kept_in`), so that every block that is cached stays a place to resume.
 // Thread safety: plain values.
+// Used by cache, cli, model, sim and verify.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 // (Model::draft()). It does one depth after another, each for all sequences that still want a draft:
 //   read the previous guess where the device keeps it; draft(); have the caller draw from the logits
 // Nothing waits for the device. Thread safety: one thread at a time.
+// Used by engine/step/drafts/model_drafts.h.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 // EngineSetup: EngineOptions, the values derived from them, and settings for tests and debugging only. Everything below
 // the public API works with it.
+// Used by 6 folders, among them bench, cli, engine, model and sim.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // FamilyModel: the base of the models of all families. It owns checkpoint, config, profile and cache layout, and the
 // device memory that steps work in: scratch and rotary tables. A family adds its weights and forward(). Thread safety:
 // as Model's.
+// Used by model/decoder/model.h, model/deepseek_mla/model.h and model/deepseek_v4/model.h.
 #pragma once
 
 #include <utility>

@@ -1,6 +1,7 @@
 // The feed-forward of a layer as most families have it: one SwiGLU, or a mixture of experts that a router chooses from,
 // with a shared expert if there is one (docs/models/deepseek_v4.md §8, docs/models/deepseek_v3.md §2,
 // docs/models/deepseek_v2.md §2, docs/models/decoder.md §2).
+// Used by model/decoder/weights.h, model/deepseek_mla/weights.h and model/deepseek_v4/weights.h.
 #pragma once
 
 #include <cstdint>

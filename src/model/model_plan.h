@@ -1,6 +1,7 @@
 // ModelPlan: a model as its config alone describes it, without its weights: its tensors as the official checkpoint
 // stores them, its cache, and its shape in words. For `sluice inspect` and `sluice synth`.
 // Thread safety: plain values.
+// Used by bench, cli, engine, model and verify.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // ModelStep: the data of a forward call in every family; a base to derive from. Values live as long as the call; thread
 // safety: plain values.
+// Used by feed_forward.h and residual_stream.h.
 #pragma once
 
 #include <cstddef>

@@ -16,6 +16,7 @@
 // model was trained with stores the simulated values, except in `plain`.
 // --mla-prefill expanded makes a separate profile of any other: its text() differs, so it shares no pages with others.
 // In it the logits depend on how prompts were cut into spans (docs/guarantees.md).
+// Used by cli, model, model/decoder and model/deepseek_v4.
 #pragma once
 
 #include <string>

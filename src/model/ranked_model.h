@@ -4,6 +4,7 @@
 //
 // Steps, caches and tables are those of the group: a rank's part gets them with its own addresses. Exports and observed
 // values are rank 0's. Thread safety: as Model's.
+// Used by engine/load.cc.
 #pragma once
 
 #include <memory>

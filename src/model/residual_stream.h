@@ -2,6 +2,7 @@
 // as the embedding and is RMS-normed for each sub-layer, whose output is added to it. In the end it is normed and
 // projected onto the vocabulary. (DeepSeek-V4 has hyper-connections instead.) Its buffers are in the model's Scratch.
 // Thread safety: one thread at a time.
+// Used by model/decoder/model.h and model/deepseek_mla/model.h.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,5 @@
 // Makes the rotary table that a config asks for.
+// Used by model/decoder/model.cc, model/deepseek_mla/model.cc and model/deepseek_v4/model.cc.
 #pragma once
 
 #include "config/rope_config.h"

@@ -4,6 +4,7 @@
 // enqueued after the call returns.
 //
 // Unlike an Observer it changes nothing in how a step is computed, and copies nothing by itself.
+// Used by model.h and model_step.h.
 #pragma once
 
 #include <cstdint>

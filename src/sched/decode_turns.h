@@ -17,6 +17,7 @@
 // So due() is C - slack, or all of them when they are at most C.
 //
 // Costs: everything is linear in the number of sequences, without allocation once the vectors have grown.
+// Used by scheduler.h.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // PlanFacts: the facts that a plan depends on besides the scheduler's own counts: the state of the memory before the
 // step. Plain values, gathered before plan() (gather() in sched/scheduler.h); they must hold until the plan is carried
 // out.
+// Used by scheduler.h.
 #pragma once
 
 #include <cstddef>

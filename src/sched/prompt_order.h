@@ -1,5 +1,6 @@
 // Rank: the order in which sequences are served. PromptOrder: sequences with rows of known tokens to compute, by rank
 // and by the number of these rows. MergedOrder: two such orders as one.
+// Used by scheduler.h.
 #pragma once
 
 #include <compare>

@@ -62,6 +62,7 @@
 // and plan() with nothing between, then completed() and judged() before the next plan; end and lost may also come
 // between these. A plan of 1,000 decodes takes some 10 us, 30 with drafts; every other call takes O(log waiting).
 // Thread safety: one thread at a time; check() is const over values fixed at construction and may be called from any.
+// Used by engine/step, sched and sched/drafts.
 #pragma once
 
 #include <algorithm>

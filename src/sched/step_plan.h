@@ -1,4 +1,5 @@
 // StepPlan: the work of one step. Plain values.
+// Used by engine/step/step_in_flight.h, scheduler.h and sim/cost_model.h.
 #pragma once
 
 #include <vector>

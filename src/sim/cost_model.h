@@ -10,6 +10,7 @@
 // rows half of them are read. `context` is attention's arithmetic, `read` its memory traffic: the bytes that a row
 // reads of its cache for one token of context, over the bandwidth. A dense model has its weights in `step`.
 // Thread safety: a plain value.
+// Used by calibrate.cc, cli/commands/simulate_command.cc, load_estimate.h and simulation.h.
 #pragma once
 
 #include <span>

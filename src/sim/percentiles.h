@@ -2,6 +2,7 @@
 //
 // The p-th percentile is the least value that at least p % of the values do not exceed (nearest rank), so it is always
 // one of the values. Thread safety: plain values.
+// Used by cli/commands/perplexity.cc, loadgen/traffic_report.h, report.h and simulation.h.
 #pragma once
 
 #include <cstdint>

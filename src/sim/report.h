@@ -4,6 +4,7 @@
 // with the request, "inter_token" the gaps between a request's tokens (0.4 % coarse), "longest_gap" the longest of each
 // request. Short prompts have at most 1,024 tokens. Refused requests are counted and otherwise left out. Thread safety:
 // plain values.
+// Used by cli/commands/simulate_command.cc and report_plots.cc.
 #pragma once
 
 #include <boost/json/value.hpp>

@@ -6,6 +6,7 @@
 // in flight (a conversation counts from its first request to the end of its last, pauses included). A step sees the
 // requests that arrived before it began; its tokens exist when it ends. Thread safety: a simulation uses the calling
 // thread only.
+// Used by cli/commands/simulate_command.cc and report.h.
 #pragma once
 
 #include <cstdint>

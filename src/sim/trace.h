@@ -19,6 +19,7 @@
 //   pauses         pairs of numbers: the step before which it pauses, goes on, pauses ..., and the place of that among
 //                  all that happens before the step
 // Other keys are ignored. Thread safety: plain values.
+// Used by loadgen and sim.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Writes the records of an engine's steps in the forms that other programs read. They have lengths, block ids and
 // times; no text. Thread safety: functions of their arguments.
+// Used by serve/observe and telemetry.
 #pragma once
 
 #include <string>

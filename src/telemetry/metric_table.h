@@ -5,6 +5,7 @@
 // Units: a request is one call of a client, a prompt one of its texts, an answer one of the choices for a prompt, and a
 // token one of a prompt or an answer. A request ends once (Fate of served_request.h), in GenerationJob::end(), and its
 // exchange with the client in ServerMetrics::on_exchange(); nothing else counts ends.
+// Used by cli/manual/manual_commands.cc and metrics.h.
 #pragma once
 
 #include <span>

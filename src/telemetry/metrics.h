@@ -7,6 +7,7 @@
 // Every metric is in the table of metric_table.h, with its type and its help. Metrics are created once and live as long
 // as the registry; metrics of the same name form a family and differ in labels.
 // Thread safety: everything may be called from any thread.
+// Used by serve/observe/engine_metrics.h and serve/observe/server_metrics.h.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // ServedRequest: the data of one request for its line in the log, its trace and the metrics. Thread safety: it belongs
 // to the thread that has the request at the time.
+// Used by serve/http/http.h and traces.h.
 #pragma once
 
 #include <chrono>

@@ -4,6 +4,7 @@
 // its last) below it. Its trace and its parent are those of the header traceparent, if it has one; requests that are
 // not sampled are left out. Nothing waits for the collector: spans that find the queue full are dropped and counted.
 // Thread safety: everything may be called from any thread.
+// Used by serve/server.cc.
 #pragma once
 
 #include <atomic>

@@ -6,6 +6,7 @@
 // step has one sequence, which ends kBorderRows before to kBorderRows after the border. It goes row by row, with right
 // drafts, with wrong ones, and with both, so that drafts of every count straddle the border. It also goes in short
 // pieces, and as prompts that end there. Thread safety: plain values.
+// Used by verify.cc.
 #pragma once
 
 #include <span>

@@ -10,6 +10,7 @@
 // differs is named. A schedule is a function of (seed, its number). Every kLawSituations schedules have all of this by
 // construction (verify/law_schedule.h). Thread safety: the runner is used by the calling thread only; it must have no
 // open sequences.
+// Used by verify.
 #pragma once
 
 #include <chrono>

@@ -3,6 +3,7 @@
 //
 // Their texts never end, so that an answer is as long as its request wants. Thread safety: as GrammarCache; the result
 // of make() belongs to the caller.
+// Used by law_alone.h and law_requests.h.
 #pragma once
 
 #include <cstdint>

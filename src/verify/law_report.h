@@ -1,5 +1,6 @@
 // LawReport: the events of the schedules, counted as they happened, not as they were asked for; and the difference
 // found, if any. Thread safety: plain values.
+// Used by law_check.h.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 // forced text. Number 0 has one with rules, which is scored; number 1 has two choices with a budget of reasoning, which
 // export. Number 2 has one that exports, and one whose drafts are wrong; number 3 has one that is scored with part of
 // its answer.
+// Used by law_alone.h, law_borders.h and law_workload.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // Functions on a Runner that both halves of the proof use. Thread safety: the runner's.
+// Used by verify.
 #pragma once
 
 #include <bit>

@@ -7,6 +7,7 @@
 //   2  unrelated sequences one after the other in a pool too small for what they leave: cached pages change hands
 //   3  anything; with long prompts, every kLongPromptEvery-th schedule is two sequences of one of them
 // Every second round of 0 and 1 is short of pages as well, and so are most of 3 (law_requests.h: of 0, most of 3).
+// Used by law_borders.h, law_check.cc, law_requests.cc and law_workload.h.
 #pragma once
 
 #include <cstdint>

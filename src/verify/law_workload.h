@@ -1,5 +1,6 @@
 // WorkloadChecker: runs a workload through the Stepper, and compares all results of its sequences with those of each
 // alone. Thread safety: a local object.
+// Used by law_compare.cc.
 #pragma once
 
 #include <map>

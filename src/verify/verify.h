@@ -3,6 +3,7 @@
 // alone meet every border of the model (verify/law_borders.h). Another kind, for a device and the CPU, moves sequences
 // between the two (check_moves). docs/guarantees.md defines the laws and explains why they hold. Thread safety: none
 // needed; it owns everything that it uses.
+// Used by cli/commands/model_commands.h and cli/commands/verify_command.cc.
 #pragma once
 
 #include <cstdint>

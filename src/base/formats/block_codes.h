@@ -3,6 +3,7 @@
 //   value = scale * code + min
 // with each product and sum rounded to f32. docs/formats/gguf.md has the bytes. No value is a denormal. A type is a
 // struct of base/formats/block_types.h, which kernels of every device are made from. Thread safety: pure functions.
+// Used by base, cli, files, kernels and model.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // The block types of GGUF files (base/formats/block_codes.h), a struct each: its dtype, its form, and
 //   read(block, part, out)   a part of the block at `block`; out.min is 0 before
 // and BlockTypes, the list of all of them, from which lookups by type and the kernels over codes follow.
+// Used by block_codes.cc, kernels/cpu/linear/linear_codes.h and kernels/cuda/shared/embedding.cu.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 // Elements come in blocks of whole bytes: one element for most, two for F4 (the first in the low half), 32 or 256 for
 // the block types of GGUF, which keep their scales with them.
 // Thread safety: pure functions.
+// Used by base, cli, files, kernels and model.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 // It tells writing from changes of a file's times only (a new mode, a new link, another name). It does not see other
 // machines that write to a network's files, nor programs that write through a mapping. If the system has no more room
 // for watchers, it sees nothing at all. Thread safety: one thread at a time.
+// Used by files/served_files.h.
 #pragma once
 
 #include <cstdint>

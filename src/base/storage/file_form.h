@@ -1,5 +1,6 @@
 // Recognises a file of an unexpected form by its first bytes, so that messages can name the cause. Thread safety: pure
 // functions.
+// Used by files/gguf/gguf_file.cc, files/model_path.cc, files/safetensors.cc and mapped_file.cc.
 #pragma once
 
 #include <cstddef>

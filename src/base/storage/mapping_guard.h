@@ -5,6 +5,7 @@
 // lies in a GuardedRange, it marks the range as lost, puts zeros in the place of all of it, and the reader goes on.
 // Users of the bytes must ask lost() first. Any other SIGBUS does what it did before the handler came.
 // Thread safety: everything here may be called from any thread.
+// Used by cli/main.cc, engine/load.cc, engine/reload.cc and mapped_file.h.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,7 @@
 // written
 // to as it is: a rename would put a file in its place. Errors name the file; a full
 // disk is resource_exhausted. Thread safety: none, one thread at a time.
+// Used by files/gguf/gguf_writer.cc and files/safetensors_writer.cc.
 #pragma once
 
 #include <cstddef>

@@ -5,6 +5,7 @@
 // memory as one node. Shared cores that it does not list may be measured (base/threads/shared_cores.h). Thread safety:
 // functions of their arguments and the system's
 // state.
+// Used by base, cli, engine and kernels.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // The names of blocks, and a sequence's chain of them.
+// Used by cache/prefix_cache.h, engine/step/sequence_table.h and page_pool.h.
 #pragma once
 
 #include <array>

@@ -14,6 +14,7 @@
 // part of each of the sequence's pages of that kind, in the order of the blocks; then comes the open state.
 //
 // Owns the memory; `device` and `layout` must outlive it. Thread safety: one thread at a time.
+// Used by cache/cache_pools.h.
 #pragma once
 
 #include <cstddef>

@@ -9,6 +9,7 @@
 // An inserted page is found by its hash whether it is used or cached. A hash names at most one page.
 // No allocation after construction; memory per page, used, cached or vacant: at most kBytesPerPage. Thread safety: one
 // thread at a time.
+// Used by cache/cache_pools.h.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,7 @@
 // only to resume right after its block. There is one per 128 tokens of every sequence, and it is as large as many
 // latent pages. So only pages where some request is likely to resume are kept; docs/dev/cache.md has the hit rate that
 // each rule brings.
+// Used by cache/prefix_cache.h, engine/step/stepper.cc, engine/step/stepper_preemption.cc and sim/simulation.h.
 #pragma once
 
 #include <span>

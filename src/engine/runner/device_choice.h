@@ -1,5 +1,6 @@
 // The choice of the device that a model runs on (--device): its memory holds weights, cache and tensors, and it has the
 // table of its ops.
+// Used by cli/commands/inspect_command.cc and runner.h.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // Estimates how much of a device's memory a model takes, from its config alone: for `sluice inspect --device`. Thread
 // safety: plain values.
+// Used by cli/commands/inspect_command.cc.
 #pragma once
 
 #include <cstddef>

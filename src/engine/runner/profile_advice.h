@@ -1,6 +1,7 @@
 // Judges whether `--profile amx` would read prompts faster here than the default profile, by the model's products and
 // the machine's measured peaks. That the processor has tiles is not enough: it may be slow at them, and the default
 // profile is fast if all weights are integers. Thread safety: pure functions.
+// Used by engine/load.cc.
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
 // Finds the number of threads that decodes fastest here, if the user gives none. One thread a processor is too many if
 // processors share cores. A virtual machine may hide that they do, so steps of one row are timed.
+// Used by engine/load.cc.
 #pragma once
 
 #include <span>

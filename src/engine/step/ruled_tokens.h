@@ -2,6 +2,7 @@
 //
 // Its answer is a function of the rules and of the tokens alone. It counts only tokens that it has not seen yet, so
 // repeated calls and recomputed steps change nothing. It belongs to one sequence. Thread safety: one thread at a time.
+// Used by sequence_table.h and verify/law_alone.h.
 #pragma once
 
 #include <cstdint>

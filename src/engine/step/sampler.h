@@ -1,5 +1,6 @@
 // Translates between the API's sampling parameters and tokens and the op that draws (kernels/ops/sample.h). A token is
 // a function of (logits, parameters, position) only: this is the sampling law.
+// Used by cli/commands, engine, engine/runner, engine/step and verify.
 #pragma once
 
 #include <cstddef>

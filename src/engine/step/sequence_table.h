@@ -1,5 +1,6 @@
 // SequenceTable: the sequences of a stepper, by their ids. Ids of ended sequences are used again.
 // Thread safety: none; it belongs to a stepper.
+// Used by stepper.h.
 #pragma once
 
 #include <array>

@@ -16,6 +16,7 @@
 //
 // The objects are handles: they own nothing and never allocate. The stepper must outlive them. Thread safety: that of
 // the stepper.
+// Used by stepper.h.
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,7 @@
 // sequences that decode, nearly all items of most steps, take one word each after a word that counts them. With a mean
 // of over 240 words a step the ring is too small for kRecords records, and the oldest are lost earlier. Memory is only
 // used from the first write on.
+// Used by stepper.h.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // Finds how many rows a step may have to take less than a second. A request that arrives, or decodes, waits at most
 // that long for a step of a long prompt.
+// Used by engine/load.cc and engine/runner/thread_choice.cc.
 #pragma once
 
 #include <span>

@@ -5,6 +5,8 @@
 //   kSwish:     s = alpha * a                                          alpha = 1: SiLU; 1.702: gpt-oss
 //   kGeluTanh:  s = a * fma(a * a, kGeluCube, kGeluLine)               GELU in its form with tanh, as a sigmoid
 //   m = ((a / (1 + exp(-s))) * (b + up_offset)) * weight               exp of kernels/common/math.h
+// Used by kernels/cpu/activation.isa.cc, kernels/cuda/sm90/inner_tiles.h, kernels/ops/experts.h and
+// kernels/ref/activation.cc.
 #pragma once
 
 #include "base/host_device.h"

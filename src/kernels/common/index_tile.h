@@ -3,6 +3,7 @@
 // A row gathers candidates instead of keeping all scores. Entries come in ascending order, and those whose score does
 // not exceed `bound` are dropped. When there is no room left, the k best stay and the bound rises to the worst of them.
 // A later entry that only equals the bound loses to k earlier ones, so the choice is exact, ties included.
+// Used by kernels/cpu/kernel_table.h, kernels/cpu/order.h and kernels/ref/kernels.h.
 #pragma once
 
 #include <cstdint>

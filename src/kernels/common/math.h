@@ -3,6 +3,7 @@
 // exp: relative error below 2 ulp on [-87.3, 88.7]; below -87.33 it gives 0, above 88.72 it gives +inf; exp(0) = 1
 // exactly. log: relative error below 2 ulp for normal positive inputs; log(1) = 0 exactly. log1p: below 3 ulp for
 // normal |x| <= 1/2. The vector forms (kernels/cpu/math.h) follow these lines operation by operation.
+// Used by engine, kernels and sim.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,5 @@
 // The choice of groups in expert routing (kernels/ops/router.h), for every ISA: it is small, and integer work.
+// Used by kernels/cpu/route.isa.cc, kernels/cuda/shared/router.cu and kernels/ref/route.cc.
 #pragma once
 
 #include <cstdint>

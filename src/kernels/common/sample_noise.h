@@ -7,6 +7,7 @@
 // A large g comes from a small u, and u, like 1 - u at the other end, goes down to 2^-33 in steps of 2^-32, with 24
 // bits of precision; so g lies in [-3.13, 22.88]. A token of probability 2^-30 is drawn within 0.3 % as often as it
 // should be, one of 2^-33 15 % too rarely, and one of 2^-36 hardly ever.
+// Used by kernels/cpu/cpu_sample.cc, kernels/cuda/shared/sample_parts.h and kernels/ref/ref_sample.cc.
 #pragma once
 
 #include <bit>

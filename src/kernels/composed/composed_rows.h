@@ -1,5 +1,6 @@
 // Helpers of composed ops: making the forms of rows just written, and products of rows in the form that each weight
 // multiplies.
+// Used by kernels/composed, kernels/cpu, kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // The CPU's parts, and the ops that are not composed of them. Each cuts its rows, outputs or heads into tiles for the
 // kernels of exec.kernels and runs them on the threads of exec.pool. Tiles follow from shapes alone; they decide which
 // thread computes a row, never how.
+// Used by kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #pragma once
 
 #include <functional>

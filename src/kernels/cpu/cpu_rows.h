@@ -1,5 +1,6 @@
 // Row codecs (kernels/ops/row_codec.h) over sixteen lanes V. Shapes and bit patterns that the fast forms do not cover
 // go to the scalar definitions.
+// Used by kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #pragma once
 
 #include "base/formats/number_formats.h"

@@ -2,6 +2,7 @@
 // table (cpu/kernel_table.h) takes the first kernel that it may use, from all lists in their order
 // (cpu/kernel_lists.h).
 // (cpu/kernel_lists.h).
+// Used by kernels/cpu.
 #pragma once
 
 #include <initializer_list>

@@ -4,6 +4,7 @@
 //
 // Every entry of every table gives the same bits as the scalar one (kernels/device/exec.h), so the choice changes speed
 // only.
+// Used by bench, kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #pragma once
 
 #include <array>

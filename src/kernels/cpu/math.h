@@ -1,5 +1,6 @@
 // kernels/common/math.h over sixteen lanes V (cpu/<isa>/vec.h), operation by operation, and the reductions of
 // kernels/device/exec.h.
+// Used by kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #pragma once
 
 #include "kernels/common/math.h"

@@ -1,4 +1,5 @@
 // Scores as integers of the same order (kernels/common/order_key.h), and the best of many, over sixteen lanes V.
+// Used by kernels/cpu/attention/index_scorer.h and route.isa.cc.
 #pragma once
 
 #include <limits>

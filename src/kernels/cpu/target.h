@@ -5,6 +5,7 @@
 // that target. All code over vectors that such a file sees, templates included, lies in namespace
 // sluice::cpu::SLUICE_ISA. So the linker never takes code made for one target for that of
 // another (tools/check_isa_symbols.sh).
+// Used by kernel_list.h, kernels/cpu/avx512vbmi/amx_tiles.h, kernels/cpu/linear/linear_isa.h and vec.h.
 #pragma once
 
 #define SLUICE_QUOTED(path) #path

@@ -11,6 +11,7 @@
 //
 // An epoch has 32 bits. A packet's place would show an old packet as a new one only if no rank had written there for
 // exactly 2^32 pieces of its block.
+// Used by kernels/cuda/runtime/peer_exchange.h and kernels/cuda/shared/exchange_words.h.
 #pragma once
 
 #include <algorithm>

@@ -17,6 +17,7 @@
 // scales: for each [tile][block] four of f32, one for 16 outputs each. Outputs that the weight does not have are zeros.
 // The layout of rows: [block][row] 128 bytes in the same order. The rows are padded to a multiple of 8, so that any
 // rows from a multiple of 8 on are an operand. Their scales are an array of their own, [block][row] f32.
+// Used by kernels/cuda, kernels/cuda/runtime and kernels/cuda/sm90.
 #pragma once
 
 #include <cstddef>

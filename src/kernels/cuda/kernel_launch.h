@@ -1,4 +1,5 @@
 // KernelLaunch: a kernel of launch() (kernels/cuda/launch.h) with its arguments, for the device to enqueue.
+// Used by device.h, kernels/cuda/runtime/launch_graphs.h and launch.h.
 #pragma once
 
 #include <cstddef>

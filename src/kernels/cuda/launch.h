@@ -39,6 +39,7 @@
 // Compiled with nvcc's --expt-relaxed-constexpr -fmad=false -ftz=true -prec-div=true -prec-sqrt=true.
 //
 // Errors of a launch are left in the runtime, where the next call that waits for the device reads them.
+// Used by kernels/cuda/runtime, kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <cstddef>

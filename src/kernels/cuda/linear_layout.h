@@ -11,6 +11,7 @@
 // After the rows lie the scales, [row][block], a row in whole words: e8m0 bytes, f32, or those of integer codes, f16 or
 // f32 (base/formats/block_codes.h), each followed by its minimum if the type has minima; nothing without scales. The
 // scale of fp8 weights of which one is NaN is NaN, and without scales it is 1.
+// Used by kernels/cuda, kernels/cuda/runtime, kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // The checks at the start of the profile sm90: its kernels give the same bits, each in every way that it cuts its work.
 // They take some milliseconds. Call them after CudaDevice::prepare_sm90(). kInternal names what differs.
+// Used by kernels/cuda/runtime and kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/device.h"

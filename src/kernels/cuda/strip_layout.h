@@ -25,6 +25,7 @@
 // strips lie the scales of fp8, [strip][...]:
 //   fp8, e8m0     [block][g] two bytes: rows g and g + 8; e8m0 + 120
 //   fp8, f32      [block][row] f32
+// Used by kernels/cuda, kernels/cuda/runtime and kernels/cuda/sm90.
 #pragma once
 
 #include <cstddef>

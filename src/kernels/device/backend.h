@@ -1,5 +1,6 @@
 // Backend: a kind of device that models run on (--device), as a line of constants: how to open such a device, and what
 // each profile means there. Nothing above src/kernels knows any backend by name. Thread safety: constants.
+// Used by engine/runner/device_choice.cc and kernels/cuda/runtime/backend.cc.
 #pragma once
 
 #include <chrono>

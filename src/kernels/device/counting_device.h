@@ -1,5 +1,6 @@
 // CountingDevice: counts the memory that is asked for and provides none. Nothing may be enqueued. Thread safety: one
 // thread at a time.
+// Used by model/family_model.cc.
 #pragma once
 
 #include "base/check.h"

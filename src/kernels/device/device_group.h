@@ -13,6 +13,7 @@
 // waits for rank 0, the group asks the other ranks: one that broke down ends the exchanges at once. Thread safety: as
 // for Device. Within each() a rank's function uses its own device alone. Rank 0's function runs on the caller's thread
 // and may use the group, whose calls then reach rank 0 alone.
+// Used by engine/runner/device_choice.h and model/ranked_model.h.
 #pragma once
 
 #include <cstdint>

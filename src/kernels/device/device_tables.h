@@ -1,4 +1,5 @@
 // DeviceTables: a step's tables in a device's memory, at addresses that are the same in every step.
+// Used by engine/runner/runner.h, engine/step/drafts/model_drafts.h and model/drafter.h.
 #pragma once
 
 #include <vector>

@@ -12,6 +12,7 @@
 //   - An op that is said to have nothing to do with the one before it (StoreKvArgs::beside_last) is done before that
 //     one: if it has, values differ.
 // Thread safety: as for Device.
+// Used by backend.cc.
 #pragma once
 
 #include <atomic>

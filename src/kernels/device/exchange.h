@@ -4,6 +4,7 @@
 // No sum crosses ranks: an output travels whole, as one rank computed it. So the number of ranks changes no bit. Every
 // wait has a limit. A rank that has not come by then ends the group, whose status names it. Thread safety: status() by
 // any thread; ops use the rest.
+// Used by kernels/cuda, kernels/device and model/weights.
 #pragma once
 
 #include "sluice/status.h"

@@ -13,6 +13,7 @@
 // The sign and payload of a NaN that an op returns are unspecified, because processors differ. Nothing else depends on
 // them: codes (base/formats/number_formats.h) and choices (kernels/common/order_key.h) know only one NaN. Denormals
 // count as zero (base/threads/thread_pool.h). exp, log, sigmoid are those of kernels/common/math.h, on every ISA.
+// Used by engine, kernels and model.
 #pragma once
 
 #include "base/threads/thread_pool.h"

@@ -2,6 +2,7 @@
 // rank's thread shows the others where its values lie, and goes on once all have read them.
 //
 // Thread safety: meet() by one thread a rank; the rest by any thread.
+// Used by backend.cc, kernels/composed/all_gather.cc and kernels/cpu/cpu_experts.cc.
 #pragma once
 
 #include <chrono>

@@ -7,6 +7,7 @@
 //   float* q = workspace.q.floats(n);               of n rows, no more than were asked for
 // A tensor that linears read also has room for the forms that they multiply (kernels/ops/rows.h). Thread safety: get()
 // by any thread after take().
+// Used by model and model/weights.
 #pragma once
 
 #include <cstddef>

@@ -9,6 +9,7 @@
 //
 // Row contract: moves bytes.
 // Shapes: from [rows, columns], to [rows, ranks * columns], both of one part, of the ranks' devices; no overlap.
+// Used by ops.h.
 #pragma once
 
 #include "kernels/device/exec.h"

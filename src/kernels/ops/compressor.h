@@ -13,6 +13,7 @@
 // a block boundary.
 //
 // Row contract: the state after token t is a function of tokens 0..t; cutting a span anywhere gives the same bits.
+// Used by bench, kernels/cpu, kernels/cuda/shared and kernels/ops.
 #pragma once
 
 #include <cstddef>

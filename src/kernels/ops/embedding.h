@@ -1,4 +1,5 @@
 // out[t, c, :] = table[ids[t], :] for every copy c: the embedding of each row, repeated for the residual streams.
+// Used by bench/row_kernels.cc, kernels/cuda/shared/embedding.cu and ops.h.
 #pragma once
 
 #include <span>

@@ -20,6 +20,7 @@
 //                      kernels/ops/elementwise.h; then the forms of `normed` that have memory are made.
 //                      If only.data() is not null, only the rows `only` are entered:
 //                      row i of mixes, pre, post, comb, collapsed and normed is row only[i] of x.
+// Used by bench, kernels/cpu, kernels/cuda, kernels/ops and model/deepseek_v4.
 #pragma once
 
 #include <array>

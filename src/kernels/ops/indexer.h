@@ -17,6 +17,7 @@
 //
 // No more than a tile of scores exists at a time: a row keeps candidates (kernels/common/index_tile.h). Long contexts
 // are cut between threads; the choice is exact, so no cut changes it.
+// Used by bench, kernels/common, kernels/composed, kernels/cuda and kernels/ops.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 // enqueued for. Kernels of one queue start in the order in which they were enqueued, so one list matches the other.
 // Kernels that only the tracer has (small moves of the device's own) count for the stage kRest. Thread safety: plain
 // values and pure functions.
+// Used by bench/speed_case.h, bench/step_kernels.h, kernels/cuda/device.h and kernels/cuda/runtime/kernel_tracer.h.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,7 @@
 //
 // Arguments are plain values: numbers, and addresses of memory that outlives the step (weights, scratch, tables, the
 // pools' planes). So an op may be computed after the call has returned.
+// Used by engine, kernels and model.
 #pragma once
 
 #include "kernels/ops/all_gather.h"

@@ -8,6 +8,7 @@
 // Without x every span has one row, and only y is written.
 //
 // Shapes: x, y [rows, format.dims] contiguous, no overlap.
+// Used by kernels/cuda/shared/previous_rows.cu and ops.h.
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,7 @@
 // position 3,000 one ulp more of a frequency is 2e-4 rad. The angle, f32(position) * frequency, is f32 as well. cos and
 // sin are those of the f32 angle, correctly rounded in all but about one case in a billion (computed in f64). `scale`
 // multiplies cos and sin (YaRN's attention factor; V4: 1). Thread safety: one thread at a time.
+// Used by bench/row_kernels.cc, model/family_model.h and model/rope.h.
 #pragma once
 
 #include <vector>

@@ -11,6 +11,7 @@
 //          amax = max(max|x|, 6 * 2^-126), s = pow2_ceil(amax / 6), e2m1(x / s)
 // The data are the codes, then the values that are not in blocks, as bf16; scales lie apart (kernels/ops/plane.h).
 // Thread safety: constants and pure functions.
+// Used by kernels/cpu/avx512vbmi/fp8_cells.h, kernels/cpu/cpu_rows.h and plane.h.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 // (kernels/ops/linear.h). The op that writes the rows makes each form that has memory, once for all its readers. A
 // reader that finds a form missing makes it for its call. Plain values; Scratch owns the memory
 // (kernels/device/scratch.h).
+// Used by kernels/composed, kernels/device, kernels/ops and kernels/weights.
 #pragma once
 
 #include <array>

@@ -11,6 +11,7 @@
 //   coding    encode_rows() to the slots that the step has for the plane: window_slots with ratio 0, else those of
 //             closed_by(ratio); without planes, as for queries, nothing is coded
 // x becomes the keys that were coded, `joined` the rows with values. The kinds are independent of each other.
+// Used by kernels/composed, kernels/cuda/shared and kernels/ops.
 #pragma once
 
 #include <array>

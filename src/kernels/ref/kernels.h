@@ -1,4 +1,5 @@
 // The scalar kernels: each follows the order in its op's header literally, and is the oracle of every other ISA.
+// Used by kernels/cpu, kernels/cpu/scalar and kernels/ref.
 #pragma once
 
 #include "kernels/common/index_tile.h"

@@ -1,4 +1,5 @@
 // The common reduction orders of kernels/device/exec.h, in scalar code.
+// Used by kernels/ref.
 #pragma once
 
 #include <array>

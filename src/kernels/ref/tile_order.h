@@ -1,4 +1,5 @@
 // The order of AMX tiles (InputForm::kTiles of kernels/ops/linear.h), in scalar code.
+// Used by ref_attend.cc and ref_linear.cc.
 #pragma once
 
 #include <cmath>

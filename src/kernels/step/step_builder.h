@@ -1,5 +1,6 @@
 // StepBuilder: makes the StepTables of a step from its spans, on the host. It owns their memory, which grows to the
 // largest step seen and stays. Thread safety: one thread at a time.
+// Used by bench, engine/runner, kernels/device and model.
 #pragma once
 
 #include <span>

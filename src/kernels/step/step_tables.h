@@ -6,6 +6,7 @@
 // A plane of a pool is an array of rows, `rows_per_page` to a page. A RowSlot is page * rows_per_page + row, so one
 // slot serves all layers whose planes have the same number of tokens per row. -1: the row is computed but not written.
 // Thread safety: plain values, constant while a step runs.
+// Used by kernels/cuda/shared, kernels/device, kernels/ops, kernels/step and model.
 #pragma once
 
 #include <array>

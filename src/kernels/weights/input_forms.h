@@ -1,5 +1,6 @@
 // InputForms: the forms in which a set of weights multiplies its inputs, so that the op that writes these inputs makes
 // them (Rows of kernels/ops/rows.h). Plain values.
+// Used by kernels and model.
 #pragma once
 
 #include <array>

@@ -5,6 +5,7 @@
 //   kBf16, kFp8, kTiles
 //                 contiguous bf16 values, an even number: -0 after the last of an odd count
 //   kInt8         contiguous QuantizedBlocks, one for 32 inputs of a row; the last may be part empty
+// Used by kernels and model.
 #pragma once
 
 #include <algorithm>

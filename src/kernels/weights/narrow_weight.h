@@ -1,5 +1,6 @@
 // A weight of floats as FP8 (e4m3) under scales of e8m0 for blocks of kNarrowBlock x kNarrowBlock: half the bytes, for
 // results that may be guessed (docs/speculation.md). Thread safety: functions of their arguments.
+// Used by model/weights/weight_table.cc.
 #pragma once
 
 #include <cstddef>

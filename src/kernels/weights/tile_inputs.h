@@ -2,6 +2,7 @@
 // rows][slice of 32 inputs][row][input] of bf16. Each block and slice has 1 KB, so that a tile is 16 consecutive lines.
 // Inputs past the end of a row are 0. Rows past the last one may hold anything: no row of a product depends on another.
 // Thread safety: pure functions.
+// Used by kernels/cpu/attention, kernels/cpu/avx512vbmi, kernels/cpu/linear and kernels/weights.
 #pragma once
 
 #include <cstddef>

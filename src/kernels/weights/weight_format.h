@@ -1,6 +1,7 @@
 // Weights as checkpoints store them. Each format is a line of a table, from which follow its names, its bytes, its
 // scales and the inputs that it multiplies. WeightView is a weight in one of them. The CPU's and CUDA's packing and
 // kernels go by its WeightTrait. Thread safety: constants and plain values.
+// Used by kernels/ops/linear.h, model/weights/scale_tensors.h and narrow_weight.h.
 #pragma once
 
 #include <cstddef>

@@ -5,6 +5,7 @@
 // on some layers, scaled rotary frequencies, experts, a head that is the embedding. A cached row is one head's key,
 // then its value; layers with a window keep theirs in Window planes, which do not grow with the context. forward()
 // reads top to bottom; attention.cc is the other half.
+// Used by model and model/decoder.
 #pragma once
 
 #include <algorithm>

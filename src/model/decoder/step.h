@@ -1,5 +1,6 @@
 // The data of one forward call: views of the batch and the cache, and the tensors that outlive the call. Internal to
 // this folder.
+// Used by attention.cc and model.cc.
 #pragma once
 
 #include "model/decoder/model.h"

@@ -1,4 +1,5 @@
 // The weights of a plain multi-head checkpoint (Llama, Qwen2, Qwen3, Qwen3-MoE) and the table that binds them.
+// Used by model.h.
 #pragma once
 
 #include <vector>

@@ -5,6 +5,7 @@
 // (NumericsProfile::expand_from), long spans attend to expanded keys and values instead. The three families differ only
 // by their configs. The other files of this folder are the parts: weights, cache layout, attention. forward() reads top
 // to bottom. Formulas: docs/models/deepseek_v3.md, docs/models/deepseek_v2.md, docs/models/deepseek_v3.2.md.
+// Used by cache_layout.cc, model/families.cc, plan.cc and step.h.
 #pragma once
 
 #include <memory>

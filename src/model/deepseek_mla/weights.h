@@ -1,5 +1,6 @@
 // The weights of a checkpoint with multi-head latent attention (docs/models/deepseek_v3.md §3,
 // docs/models/deepseek_v3.2.md §1) and the table that binds them.
+// Used by model.h.
 #pragma once
 
 #include <vector>

@@ -3,6 +3,7 @@
 //
 // The other files of this folder are the parts of the paper: weights, cache layout, attention, compressor and indexer,
 // feed-forward. forward() reads top to bottom. Formulas: docs/models/deepseek_v4.md §2-§9.
+// Used by cache_layout.cc, model/families.cc, plan.cc and step.h.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // The data of one forward call of DeepSeek-V4: views of the batch and the cache, and the buffers that outlive the call.
 // Internal to this folder.
+// Used by attention.cc, model.cc and mtp.cc.
 #pragma once
 
 #include "base/aligned.h"

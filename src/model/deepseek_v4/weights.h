@@ -1,4 +1,5 @@
 // The weights of a DeepSeek-V4 checkpoint (docs/models/deepseek_v4.md §13) and the table that binds them.
+// Used by model.h.
 #pragma once
 
 #include <vector>

@@ -3,6 +3,7 @@
 // A form is found by its key, which depends on everything that its bytes depend on (pack_key()), so an outdated
 // form is never found. The kForms used last are kept. Several processes may use the folder at once. Thread safety: a
 // const object may be used from any thread.
+// Used by pack_key.cc, weight_packer.cc and weight_packer.h.
 #pragma once
 
 #include <cstddef>

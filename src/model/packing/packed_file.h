@@ -3,6 +3,7 @@
 // It is written in one go under a temporary name, and gets its own once it is complete and on the disk. Opening it
 // reads all of it once, through the mapping that is then used, and compares checksums: weights that a disk or a torn
 // write has changed are never used.
+// Used by pack_cache.h and weight_packer.h.
 #pragma once
 
 #include <array>

@@ -3,6 +3,7 @@
 // Weights are collected first; their packed form is one piece of memory: the mapping of a file that an earlier start
 // kept (model/packing/pack_cache.h), or made now and kept for the next start. docs/loading.md describes it. Thread
 // safety: one thread; it uses exec's pool.
+// Used by model/weights/weight_table.cc.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 // The cost of a loaded model's weights in a step: bytes and multiply-adds, by weight. The floors of `sluice bench`
 // follow from it. Thread safety: plain values.
+// Used by engine/runner/profile_advice.h and model/model.h.
 #pragma once
 
 #include <cstddef>

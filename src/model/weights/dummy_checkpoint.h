@@ -2,6 +2,7 @@
 // made while it is loaded. It serves to measure and try a geometry whose weights are not at hand, or would not fit on
 // the disk.
 // Thread safety: as Checkpoint.
+// Used by cli/commands/inspect_command.cc, engine/engine_options.cc and model/families.cc.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // Handles a head in a checkpoint whose config makes the embedding the head (tie_word_embeddings).
 // Thread safety: pure.
+// Used by cli/commands, model, model/decoder, model/deepseek_mla and model/weights.
 #pragma once
 
 #include "config/model_config.h"

@@ -1,5 +1,6 @@
 // The scale tensors of weights that are quantised in blocks (WeightFormat): their shapes, and their values if files
 // hold them as half floats. Thread safety: pure functions.
+// Used by weight_table.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Shares: deals the outputs of weights among the ranks of a group (kernels/device/exchange.h). Runs of outputs are
 // whole heads, groups or strips. A weight that cannot be dealt evenly stays whole on every rank, and nothing is
 // gathered. Thread safety: plain values.
+// Used by model, model/decoder, model/deepseek_mla and model/deepseek_v4.
 #pragma once
 
 #include <cstdint>

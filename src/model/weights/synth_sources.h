@@ -1,6 +1,7 @@
 // Sources for writing the tensors of a random checkpoint: for `sluice synth`, and for the checkpoints of the tests'
 // oracles. Thread safety: functions without shared state. Their results point into both arguments, which must outlive
 // them.
+// Used by cli/commands/synth_command.cc.
 #pragma once
 
 #include <vector>

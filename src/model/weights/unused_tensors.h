@@ -2,6 +2,7 @@
 // from the trained one, so they are refused, each with the key of the config that concerns it. The exception is a list
 // of leftovers on which no answer depends.
 // Thread safety: pure functions.
+// Used by weight_table.cc.
 #pragma once
 
 #include <span>

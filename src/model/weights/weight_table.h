@@ -4,6 +4,7 @@
 // One list per family serves three purposes: binding and checking a checkpoint, writing a random one (`sluice synth`),
 // and documenting the family's tensors. A spec may be found under several names (the official one first, then
 // transformers'). Thread safety: build and load on one thread.
+// Used by model.
 #pragma once
 
 #include <cstddef>

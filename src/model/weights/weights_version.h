@@ -1,4 +1,5 @@
 // weights_version: names the weights of a checkpoint, so that results of other weights are never mistaken for theirs.
+// Used by model/families.cc.
 #pragma once
 
 #include <string>

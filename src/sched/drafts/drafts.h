@@ -1,5 +1,6 @@
 // The scheduler's knowledge of drafts: tokens guessed for a decoding sequence, computed in the step of its own row and
 // kept as far as they are right (docs/speculation.md). Plain values.
+// Used by sched/plan_facts.h, sched/scheduler.h, sched/step_plan.h and step_times.h.
 #pragma once
 
 #include <array>

@@ -2,6 +2,7 @@
 // with nothing else to do, while rows of real texts meet other experts, longer contexts and other work. A slowdown of
 // all steps does not matter for the choice, so steps with drafts are compared with steps without drafts of about the
 // same time. Some steps are left without drafts for that. Plain values.
+// Used by sched/scheduler.h.
 #pragma once
 
 #include <array>

@@ -4,6 +4,7 @@
 //
 // It keeps an index of pairs of tokens: each pair has a chain of its places, the latest first. The guesses are a
 // function of the tokens alone. Memory: 12 to 16 bytes a token. Thread safety: one thread at a time.
+// Used by engine/step/sequence_table.h.
 #pragma once
 
 #include <cstdint>

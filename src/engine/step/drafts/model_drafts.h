@@ -2,6 +2,7 @@
 // with the parameters and the noise of the token that it guesses. A draft is right if both draws agree, and with the
 // same noise they do so most often (kernels/ops/sample.h). A device keeps them in slots, where the pass over these rows
 // reads them (take_ids()); the host need not wait for them. Owns their memory. Thread safety: one thread at a time.
+// Used by engine/runner/runner.h.
 #pragma once
 
 #include <span>

@@ -14,6 +14,7 @@
 //   queries(b, column, q)                    sets a column of block b, 0 or 1; null: no such column
 //   scores(blocks, first, last, s)           of slots [first, last), multiples of 32, go to s[b] + 16 * slot
 //   values(blocks, first, last, s, use)      calls use(b, column, d, count, values): 16 dims from d on, of which count
+// Used by attend_columns.isa.cc, attend_tiles.isa.cc and kernels/cpu/avx512vbmi/column_tiles.h.
 #pragma once
 
 #include <cstddef>

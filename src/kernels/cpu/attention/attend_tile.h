@@ -3,6 +3,7 @@
 // A tile is up to kTileRows rows of one span. Keys that several of its rows see are decoded once. A row walks its keys
 // in the header's order: dot products of kHeadBlock heads, softmax, and the weighted values straight into `out`, which
 // holds the running V until the division at the end.
+// Used by cpu_attend.isa.cc and kernels/cpu/avx512_bf16/bf16_attend.cc.
 #pragma once
 
 #include <type_traits>

@@ -12,6 +12,7 @@
 //
 // An Isa has Vec, kByExponents, kFp4Groups, kFp4Heads, transpose (see below), and Bytes with e2m1_low and e2m1_high,
 // which decode the low and the high nibbles of sixteen dwords. Its Dot has sums of four products each in sixteen lanes.
+// Used by index.isa.cc and kernels/cpu/avx512_vnni/index_fp4.cc.
 #pragma once
 
 #include "kernels/cpu/attention/index_scorer.h"

@@ -6,6 +6,8 @@
 //   store_keys(dwords, to, stride)   the cells of four dims of sixteen keys
 //   store_queries(x, to)             the cells of sixteen dims of a query
 //   add<H, G>(y, q, ldq, keys)       y[h][g] += a pair of dims of query h (cells at q + h * ldq) and keys of group g
+// Used by index.isa.cc, kernels/cpu/avx2/index_isa.h, kernels/cpu/avx512/index_isa.h and
+// kernels/cpu/avx512_bf16/index_pairs.cc.
 #pragma once
 
 #include "kernels/cpu/attention/index_scorer.h"

@@ -9,6 +9,7 @@
 //                                      y[H][kGroups] = dot(q of `row`, head .. head + H; those groups' keys), decoding
 //                                      them on the way if kDecode
 // Keys are decoded where they are first multiplied: decoding or products alone would leave half of the core idle.
+// Used by index_fp4.h and index_pairs.h.
 #pragma once
 
 #include "kernels/cpu/order.h"

@@ -1,5 +1,6 @@
 // Lines of weights as unsigned bytes, and the parts of cpu/linear_int8.h's Int8 that do not depend on the instruction
 // that multiplies them. The AVX2 kernels of integer products share them.
+// Used by int8_dot.h and kernels/cpu/avx2_vnni/int8_dot.h.
 #pragma once
 
 #include <array>

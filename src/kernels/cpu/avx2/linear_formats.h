@@ -1,4 +1,5 @@
 // The AVX2 parts of kernels/cpu/linear/linear_tile.h: register tiles, and the decoder of FP4.
+// Used by int8_dot.h and kernels/cpu/avx2_vnni/int8_dot.h.
 #pragma once
 
 #include <immintrin.h>

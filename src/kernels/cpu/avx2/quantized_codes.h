@@ -1,4 +1,5 @@
 // The codes of half a QuantizedBlock (kernels/weights/linear_inputs.h), in bytes of AVX; AVX-512 uses them, too.
+// Used by kernels/cpu/linear/linear_inputs.isa.cc.
 #pragma once
 
 #include <cstdint>

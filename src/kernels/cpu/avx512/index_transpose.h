@@ -1,4 +1,5 @@
 // The dwords of sixteen rows, turned so that a row is a lane. The indexer's kernels of this ISA share this.
+// Used by index_isa.h, kernels/cpu/avx512_bf16/index_pairs.cc and kernels/cpu/avx512_vnni/index_fp4.cc.
 #pragma once
 
 #include "kernels/cpu/avx512/vec.h"

@@ -1,5 +1,6 @@
 // Lines of weights as unsigned bytes, and the parts of cpu/linear_int8.h's Int8 that do not depend on the instruction
 // that multiplies them. The AVX-512 kernels of integer products share them.
+// Used by kernels/cpu/avx512, kernels/cpu/avx512_amx and kernels/cpu/avx512_vnni.
 #pragma once
 
 #include <array>

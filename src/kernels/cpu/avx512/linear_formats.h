@@ -1,4 +1,6 @@
 // The AVX-512 parts of kernels/cpu/linear/linear_tile.h: register tiles, and the decoder of FP4.
+// Used by kernels/cpu/avx512, kernels/cpu/avx512_amx, kernels/cpu/avx512_bf16, kernels/cpu/avx512_vnni and
+// kernels/cpu/avx512vbmi.
 #pragma once
 
 #include <array>

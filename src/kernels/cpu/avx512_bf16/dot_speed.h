@@ -1,4 +1,5 @@
 // Tells whether this processor's bf16 dot, if it has one, is worth using.
+// Used by kernels/cpu/cpu_features.cc.
 #pragma once
 
 namespace sluice::cpu::avx512_bf16 {

@@ -1,6 +1,8 @@
 // The tile instructions for products of bf16. They are AMX's or, in a target that lacks it, emulated in plain C++, so
 // that the same kernels run in tests on machines without AMX. A tile is 16 lines of 64 bytes. Tiles belong to the
 // calling thread, from TileSession's begin to its end.
+// Used by column_tiles.h, kernels/cpu/linear/linear_tile_row.isa.cc, kernels/cpu/linear/linear_tiles.isa.cc and
+// tile_sums.h.
 #pragma once
 
 #include <bit>

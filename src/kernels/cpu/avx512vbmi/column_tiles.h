@@ -3,6 +3,7 @@
 // Scores are tiles of 16 keys x 16 columns: keys as they lie, queries turned, with pairs of dims of a column in each
 // dword. Values are tiles of 16 columns x 16 dims: the weights of a column in one line, and two keys' values in each
 // dword. Unpacking two keys' lines gives such dwords: of 32 dims the first tile has those whose bit 2 is clear.
+// Used by kernels/cpu/attention/attend_tiles.isa.cc.
 #pragma once
 
 #include <cstring>

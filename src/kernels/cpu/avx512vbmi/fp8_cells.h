@@ -1,4 +1,5 @@
 // Values of cached rows in FP8 under a power of two, as bf16.
+// Used by column_tiles.h and kernels/cpu/avx512_bf16/bf16_attend.cc.
 #pragma once
 
 #include <array>

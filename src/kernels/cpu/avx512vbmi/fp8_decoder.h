@@ -1,4 +1,5 @@
 // The decoder of FP8 weights for this target and those above it: lines in Fp8Order::kPairs.
+// Used by fp8_cells.h, kernels/cpu/avx512_bf16/bf16_linear.cc and tile_weights.h.
 #pragma once
 
 #include <cstddef>

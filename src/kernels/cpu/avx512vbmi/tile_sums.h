@@ -1,4 +1,5 @@
 // Sums of products in AMX tiles, for some blocks of 16 rows and groups of 16 outputs at once.
+// Used by kernels/cpu/linear/linear_tiles.isa.cc.
 #pragma once
 
 #include <cstddef>

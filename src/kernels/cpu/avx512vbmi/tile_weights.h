@@ -4,6 +4,7 @@
 // A scale of e8m0 is a power of two. The tables hold values times 2^96, and a saturating subtraction takes (96 - its
 // exponent) off the exponents. It leaves zero as it is, and makes a value that is too small a denormal, which counts as
 // zero. Scales above 2^96, and NaN, go by way of f32.
+// Used by column_tiles.h, kernels/cpu/linear/linear_tile_row.isa.cc and kernels/cpu/linear/linear_tiles.isa.cc.
 #pragma once
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 // weight is decoded once. Meanwhile y waits in L1, and so do the block's lines of the groups that come later. So memory
 // is not read in ascending order, which processors would fetch ahead by themselves; instead each line asks for the one
 // of a later block.
+// Used by linear_direct.h.
 #pragma once
 
 #include <algorithm>

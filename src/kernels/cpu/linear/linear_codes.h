@@ -1,4 +1,5 @@
 // Integer codes with scales (WeightFormat::kCodes) for kernels over the lines of cpu/linear_layout.h, sixteen lanes V.
+// Used by linear_codes.isa.cc and linear_int8.isa.cc.
 #pragma once
 
 #include <cstddef>

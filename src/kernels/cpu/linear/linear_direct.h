@@ -1,4 +1,5 @@
 // A tile for few rows, with the weights decoded in registers (see linear_tile.h).
+// Used by kernels/cpu/avx512_bf16/bf16_linear.cc and linear_run.h.
 #pragma once
 
 #include <algorithm>

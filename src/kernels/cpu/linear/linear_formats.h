@@ -1,4 +1,5 @@
 // The formats and scales of cpu/linear_tile.h that need no instruction of their own, over sixteen lanes V.
+// Used by kernels/cpu/avx2, kernels/cpu/avx512, kernels/cpu/avx512vbmi and kernels/cpu/linear.
 #pragma once
 
 #include <array>

@@ -16,6 +16,7 @@
 // and the struct Int8, whose scales are one of those below:
 //   Bytes (64 bytes), load(line), low(codes), high(codes): the inputs 0 4 1 5 of each output and 2 6 3 7
 //   load_bytes, store, broadcast(four codes), add_dot(acc, bytes, four)
+// Used by kernels/cpu.
 #pragma once
 
 #include <algorithm>

@@ -17,6 +17,7 @@
 // 10 to 17 % less). Packed weights are as small as in the checkpoint, with three exceptions: outputs are padded to 16
 // (or 8), scales of a block_out that exceeds 1 are repeated, and the scales of scales of blocks of 256 codes are
 // multiplied out.
+// Used by kernels/cpu, kernels/cpu/avx2, kernels/cpu/avx512_bf16, kernels/cpu/avx512vbmi and kernels/cpu/linear.
 #pragma once
 
 #include <algorithm>

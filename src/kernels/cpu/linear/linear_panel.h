@@ -10,6 +10,7 @@
 // and in a direct tile:
 //   kNothing, kRowsKept       the value against padding weights, and the rows whose inputs of a step stay in registers
 //   decode_pair<P>(format, line), add(x, pair, acc)
+// Used by kernels/cpu/avx512_bf16/bf16_linear.cc, linear_codes.h and linear_run.h.
 #pragma once
 
 #include <algorithm>

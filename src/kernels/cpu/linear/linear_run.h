@@ -1,5 +1,6 @@
 // A kernel of linears (cpu/kernel_list.h) for one format by multiply-adds. It computes outputs [begin, end) of a job;
 // begin is a multiple of a tile's outputs, or with one row of a group's. Inputs in bf16 are widened first.
+// Used by kernels/cpu/linear.
 #pragma once
 
 #include "kernels/cpu/linear/linear_direct.h"

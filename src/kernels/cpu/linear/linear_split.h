@@ -3,6 +3,7 @@
 // A product of `rows` x `out` is a grid of row chunks x output tiles. The grids of all products, one after the other,
 // form one line of tiles. Each piece is a contiguous part of the line, so that a thread streams contiguous weights. The
 // cuts change no result: an output element's order is inside its tile (kernels/ops/linear.h).
+// Used by cpu_linear.cc, kernels/cpu/cpu_experts.cc and kernels/cpu/cpu_hyper_connection.cc.
 #pragma once
 
 #include <algorithm>

@@ -23,6 +23,7 @@
 //   pair<p>(line, even, odd)  the weights of inputs 2 p and 2 p + 1, with f32 scales applied
 //   Scale                     static load(scales), 1 if pair() applied the scales,
 //                             and finish(acc, scale, y) = fma(acc, scale, y)
+// Used by kernels/cpu/avx512_amx, kernels/cpu/avx512vbmi and kernels/cpu/linear.
 #pragma once
 
 #include <algorithm>

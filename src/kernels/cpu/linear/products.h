@@ -12,6 +12,7 @@
 //   pack_weights(weights, first, last)   turns weights into the form that a value tile reads, in place
 //   value<H, D>(weights, stride, keys, first, last, d, acc)   acc[h][j] = chain of weights[h * stride + i] and
 //                                                             key_i[d + 16 j ...]
+// Used by kernels/cpu/attention/attend_expanded.isa.cc and kernels/cpu/attention/attend_tile.h.
 #pragma once
 
 #include "kernels/cpu/cpu_rows.h"

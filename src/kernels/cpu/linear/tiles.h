@@ -1,6 +1,7 @@
 // Cuts rows into tiles for drivers, and gives memory that a tile may use while it runs.
 //
 // Tiles follow from shapes alone. They decide which thread computes a row, never how.
+// Used by kernels/cpu, kernels/cpu/attention, kernels/cpu/avx512_amx and kernels/cpu/linear.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // KernelTracer: the times at which kernels run, as CUPTI records them. The library is looked for when it is first
 // wanted, so that programs need none of it. There is one tracer for the whole process, as the library has one. Thread
 // safety: one thread at a time; the library calls back on threads of its own.
+// Used by device.cc.
 #pragma once
 
 #include <span>

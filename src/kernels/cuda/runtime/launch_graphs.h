@@ -7,6 +7,7 @@
 // are the same either way, hence every bit.
 //
 // It is bounded: it keeps kMostGraphs graphs, those that were started last. Thread safety: one thread at a time.
+// Used by device.cc.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,5 @@
 // Small moves in one kernel, because a separate copy of each would cost more than its bytes.
+// Used by staging.h.
 #pragma once
 
 #include <array>

@@ -2,6 +2,7 @@
 // are copied in, and their copies to the device enqueued. Downloads are enqueued, and copied out once their event has
 // passed. One thread fills pinned memory at a fraction of the link's speed, so for a large upload several threads fill
 // it, each its own pieces. The small moves of a call are one kernel. Thread safety: one thread at a time.
+// Used by device.cc.
 #pragma once
 
 #include <cuda_runtime_api.h>

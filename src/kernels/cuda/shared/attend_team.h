@@ -1,6 +1,7 @@
 // The work of a team on up to kQueries queries that see the same keys, a split of these at a time, in the order of
 // kernels/ops/attention.h. Scores are sums of sixteen lanes, weights and their sum of sixteen lanes, values are chains;
 // then a split merges with the splits before it.
+// Used by attend_expanded.cu and shared_attend.cu.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // Reads, writes and waits of kernels that exchange values with other ranks (kernels/cuda/exchange_view.h).
+// Used by shared_all_gather.cu.
 #pragma once
 
 #include "kernels/cuda/exchange_view.h"

@@ -1,4 +1,5 @@
 // Kernels that list (row, slot) pairs by expert (kernels/cuda/shared/expert_pairs.h).
+// Used by expert_pairs.cu, kernels/cuda/sm90/expert_stream.cu and kernels/cuda/sm90/pair_experts.cu.
 #pragma once
 
 #include "kernels/cuda/shared/expert_pairs.h"

@@ -1,5 +1,6 @@
 // Experts on a GPU: (row, slot) pairs sorted by expert into groups of rows that share a weight, the work between their
 // products, and the sum of a row's slots.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
 // The formats of packed weights (kernels/cuda/linear_layout.h): how words become the factors of a chain, or integers.
+// Used by linear_row.h and linear_tile.h.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // Products with packed weights, of which several ops are made.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <span>

@@ -4,6 +4,7 @@
 // weight multiplies. With a piece it goes through its outputs, some at a time. A thread computes blocks of
 // kLinearOutputs neighbouring outputs for all rows: each is a chain, or a sum of integers, of its own. Then a thread
 // for each output and row adds the blocks of the piece in ascending order.
+// Used by shared_linear.cu.
 #pragma once
 
 #include "kernels/cuda/shared/linear_formats.h"

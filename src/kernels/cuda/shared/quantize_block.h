@@ -1,4 +1,5 @@
 // A QuantizedBlock (kernels/weights/linear_inputs.h) by sixteen threads.
+// Used by linear_inputs.cu and shared_experts.cu.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // Steps of rotations and of the Hadamard transform (kernels/ops/elementwise.h).
+// Used by rotations.cu, store_heads.cu and store_kv.cu.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // The codecs of cached rows (kernels/ops/row_codec.h), value by value and unit by unit.
+// Used by kernels/cuda/shared.
 #pragma once
 
 #include <cmath>

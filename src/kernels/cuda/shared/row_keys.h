@@ -1,4 +1,5 @@
 // Finds the keys of a row (kernels/ops/attention.h) in the tables of its step.
+// Used by kernels/cuda/sm90/attend_rows.h and shared_attend.cu.
 #pragma once
 
 #include "kernels/cuda/launch.h"

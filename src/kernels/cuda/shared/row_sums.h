@@ -1,4 +1,5 @@
 // lanes16 sums (kernels/device/exec.h) of whole rows by a large team.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <cmath>

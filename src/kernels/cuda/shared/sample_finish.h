@@ -1,4 +1,5 @@
 // The last kernel of sample(): a team for each row, which works on the finds of the row's parts (sample_parts.h).
+// Used by shared_sample.cu.
 #pragma once
 
 #include "kernels/cuda/shared/sample_parts.h"

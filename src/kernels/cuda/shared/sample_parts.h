@@ -3,6 +3,7 @@
 // A head of the list is found without sorting it. Values lie in bins by their distance from the highest one, and the
 // sums of the bins say in which one the head ends. The few ids of that bin, or of it and those above, are listed, in
 // any order, and the team that finishes the row does the rest. Sums are of integers, so nothing depends on the bins.
+// Used by sample_finish.h and shared_sample.cu.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // Prefix sums by a large team.
+// Used by expert_lists.h and select_head.h.
 #pragma once
 
 #include "kernels/cuda/launch.h"

@@ -1,5 +1,6 @@
 // The head of a list that is sorted by key, higher first, then by index, lower first. It is found by its keys' bits
 // from the top, without sorting. Exact: sums are of integers.
+// Used by indexer.cu and sample_parts.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // Ops of which others are made.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/launch.h"

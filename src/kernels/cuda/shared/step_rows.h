@@ -1,4 +1,5 @@
 // Rows of a step, found in its tables.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/launch.h"

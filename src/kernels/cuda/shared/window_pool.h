@@ -1,5 +1,6 @@
 // compress (kernels/ops/compressor.h), channel by channel of a window: for the op alone, and as the first step of a
 // pooled row (store_kv.cu).
+// Used by compressor.cu and store_kv.cu.
 #pragma once
 
 #include "kernels/common/math.h"

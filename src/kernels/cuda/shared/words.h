@@ -1,4 +1,5 @@
 // Words of packed values as numbers, by instructions of NVIDIA's processors, or in C++ for the emulation.
+// Used by few_outputs.cu, indexer.cu, linear_formats.h and linear_staging.h.
 #pragma once
 
 #include <bit>

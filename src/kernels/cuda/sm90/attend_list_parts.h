@@ -15,6 +15,7 @@
 // While m' or M' is -inf, 0 stands for it in the differences, so blocks and segments of which a row sees nothing change
 // nothing, and rows share them. With a sink, L = L + exp2(fma(sink, log2(e), -(M c))); out[d] = V[d] (1 / L) + 0, which
 // is 0 without any key.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/sm90/attend_lists.h"

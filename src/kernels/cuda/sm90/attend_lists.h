@@ -5,6 +5,7 @@
 // 64). Segments begin at multiples of 512 items below 8,192, of 1,024 below 65,536, and of 4,096 from there on. So a
 // few keys are shared by several processors, and the results of segments with many keys are small compared with the
 // keys.
+// Used by attend_list_parts.h.
 #pragma once
 
 #include <algorithm>

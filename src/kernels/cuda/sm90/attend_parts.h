@@ -1,5 +1,6 @@
 // The parts of the kernels of attention over official FP8 rows (attend_team.cu, attend_cluster.cu). Groups are 128
 // threads, four warps; a group that loads has a quad of threads for each of 32 keys.
+// Used by attend_cluster.cu, attend_list_parts.h and attend_team.cu.
 #pragma once
 
 #include "kernels/cuda/sm90/attend_rows.h"

@@ -18,6 +18,7 @@
 // Segments merge ascending, from (M, L, V) of the first, with c without 2^Q and m 2^Q: M' = max(M, m);
 //   a = exp2((M - M') c), b = exp2((m - M') c);  L' = fma(b, l, a L);  V'[d] = fma(b, v[d], a V[d]).
 // With a sink, L = L + exp2(fma(sink, log2(e), -(M c))); out[d] = V[d] (1 / L).
+// Used by attend_merge.cu, attend_parts.h, attend_queries.cu and index_scores.cu.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,5 @@
 // Pairs of bf16 values: of floats, and of e4m3 codes.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/sm90/fragments.h"

@@ -1,4 +1,5 @@
 // Access of the blocks of a cluster to each other's shared memory (ranks: their numbers in the cluster).
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/sm90/wgmma.h"

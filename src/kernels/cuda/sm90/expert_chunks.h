@@ -1,4 +1,5 @@
 // Rings in shared memory through which warps stream strips of experts' weights, a chunk at a time.
+// Used by expert_stream.cu and pair_experts.cu.
 #pragma once
 
 #include "kernels/cuda/sm90/pipeline.h"

@@ -1,4 +1,5 @@
 // Experts with few rows each whose weights are MXFP4 in strips (expert_stream.cu).
+// Used by sm90_experts.cu.
 #pragma once
 
 #include "kernels/cuda/shared/expert_pairs.h"

@@ -1,4 +1,5 @@
 // Launches of the tiles of experts, of one kind of weights (expert_tiles.cu and its neighbours).
+// Used by expert_tiles.cu, expert_tiles_bf16.cu and expert_tiles_fp8.cu.
 #pragma once
 
 #include "kernels/cuda/sm90/expert_tiles.h"

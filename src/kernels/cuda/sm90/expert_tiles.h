@@ -1,5 +1,6 @@
 // Experts with many rows each whose weights are in strips (expert_tiles.cu), and those of bf16 and FP8 with few rows,
 // too: a tile reads a weight once for all its rows.
+// Used by expert_tile_launch.h and sm90_experts.cu.
 #pragma once
 
 #include "kernels/cuda/shared/expert_pairs.h"

@@ -1,4 +1,5 @@
 // Experts in FP8, of the profile that multiplies FP8 codes (fp8_experts.cu).
+// Used by sm90_experts.cu.
 #pragma once
 
 #include "kernels/cuda/sm90/fp8_products.h"

@@ -1,6 +1,7 @@
 // The tensor-core instruction of a warpgroup on e4m3 codes, and the parts that its kernels share. Both operands are in
 // shared memory in the layout of kernels/cuda/fp8_layout.h. The registers of d are as in group_products.h, d's rows
 // being outputs.
+// Used by fp8_rows.cu and fp8_tiles.cu.
 #pragma once
 
 #include "kernels/cuda/fp8_layout.h"

@@ -1,4 +1,5 @@
 // Products of FP8 weights with rows of FP8 codes, in the order and layouts of kernels/cuda/fp8_layout.h.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include <cstdint>

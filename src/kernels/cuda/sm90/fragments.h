@@ -1,5 +1,6 @@
 // The parts of the kernels of strips (kernels/cuda/strip_layout.h): cells of weights in registers, their bf16
 // fragments, and the tensor-core instruction. A warp's lanes work together.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/launch.h"

@@ -4,6 +4,7 @@
 // Register 4 i + 2 h + e of d is row 8 i + 2 (l % 4) + e of output 16 w + g + 8 h: as multiply_step() for each 8 rows.
 // a: the four registers of multiply_step(). b: rows of 128 bytes, 64 inputs, 1,024 bytes aligned; the 16-byte piece i
 // of row r lies at piece i ^ (r % 8).
+// Used by fp8_group.h and tile_products.h.
 #pragma once
 
 #include "kernels/cuda/sm90/fragments.h"

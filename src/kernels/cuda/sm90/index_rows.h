@@ -14,6 +14,7 @@
 // Entries are computed in tiles of 128, four of which are a unit. A row is cut into pieces of units, a team each, which
 // leave order keys, and the largest key of each of some groups of entries. If a row is long, the k-th largest of these
 // bounds the k-th score from below, and few entries reach it.
+// Used by index.cu, index_choice.cu and index_scores.cu.
 #pragma once
 
 #include "kernels/cuda/shared/step_rows.h"

@@ -1,5 +1,6 @@
 // The first half of a SwiGLU with many rows, whose gate and up are bf16 of one segment: m is made in the epilogue of
 // tiles.
+// Used by sm90_experts.cu and tiles.cu.
 #pragma once
 
 #include "kernels/common/activation.h"

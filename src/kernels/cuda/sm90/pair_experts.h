@@ -1,4 +1,5 @@
 // Experts of a few rows, whose (row, slot) pairs fit a team's shared memory (pair_experts.cu).
+// Used by expert_stream.cu.
 #pragma once
 
 #include "kernels/cuda/sm90/sm90_ops.h"

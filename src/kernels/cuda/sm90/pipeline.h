@@ -1,4 +1,5 @@
 // Bulk copies to shared memory, and the barriers that say when they have arrived.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/sm90/fragments.h"

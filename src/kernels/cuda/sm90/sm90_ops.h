@@ -1,5 +1,6 @@
 // Ops of the profile sm90 that have kernels of their own, and the parts that they share. The other ops are those of
 // kernels/cuda/cuda_ops.h.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "base/formats/number_formats.h"

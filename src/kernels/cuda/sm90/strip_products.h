@@ -1,4 +1,5 @@
 // Products of weights in strips (kernels/cuda/strip_layout.h) with rows of bf16 values.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include <cstdint>

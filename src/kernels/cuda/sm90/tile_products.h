@@ -1,6 +1,7 @@
 // Products with hundreds of rows: tiles of 128 or 256 outputs and up to 192 or 112 rows. Two warpgroups multiply them
 // from rings in shared memory that a third fills, from one tile to the next. A warp decodes its strips in registers, so
 // each weight once for all rows of a tile.
+// Used by expert_tile_launch.h and tiles.cu.
 #pragma once
 
 #include <bit>

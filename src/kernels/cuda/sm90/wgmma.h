@@ -5,6 +5,7 @@
 // ^ (r % 8) (tile_piece()), which is the hardware's swizzle of 128 bytes. Wider rows are several tiles. The registers
 // of d, [64 rows, n]: warp w of the group has rows 16 w + l / 4 and 8 further for lane l. Register 4 i + 2 h + e is
 // column 8 i + 2 (l % 4) + e of row 16 w + l / 4 + 8 h.
+// Used by attend_rows.h, cluster.h and wgmma_bf16.h.
 #pragma once
 
 #include "kernels/cuda/launch.h"

@@ -1,4 +1,5 @@
 // The tensor-core instruction of a warpgroup (wgmma.h) for bf16: operands of attention over rows in bf16.
+// Used by attend_list_parts.h.
 #pragma once
 
 #include "kernels/cuda/sm90/wgmma.h"
