@@ -7,7 +7,7 @@ namespace sluice {
 
 // From now on SIGINT sets the flag; system calls that wait (read) end early.
 void catch_interrupts();
-// Whether SIGINT came since the last call; clears the flag.
+// Returns whether SIGINT came since the last call; clears the flag.
 bool take_interrupt();
 
 // While it lives, SIGINT and SIGTERM set the flag; then they do again what they did before.

@@ -49,7 +49,7 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, con
 
 namespace {
 
-// Whether nothing but the model's own files says how conversations are written.
+// Returns whether nothing but the model's own files says how conversations are written.
 bool is_of_the_folder(const ChatEncodingOptions& options) {
   return options.template_file.empty() && options.parsers.tool_call.empty() && options.parsers.reasoning.empty();
 }

@@ -150,9 +150,9 @@ class Engine {
   // The same for one choice of the request.
   virtual void cancel(RequestId id, int choice) = 0;
 
-  // Whether its client keeps up: from the next step on a paused request gets no tokens until it goes on. It keeps its
-  // place and its memory, unless running requests need the memory; its tokens are the same. Without effect on a request
-  // that has not begun; unknown ids are ignored.
+  // Returns whether its client keeps up: from the next step on a paused request gets no tokens until it goes on. It
+  // keeps its place and its memory, unless running requests need the memory; its tokens are the same. Without effect on
+  // a request that has not begun; unknown ids are ignored.
   virtual void set_paused(RequestId id, bool paused) = 0;
 
   virtual EngineStats stats() const = 0;
@@ -161,7 +161,7 @@ class Engine {
   virtual Status health() const = 0;
   // Generates one token outside the queue, to prove that the engine is alive. False if it takes over `seconds`.
   virtual bool self_test(double seconds) = 0;
-  // Whether the step loop takes a turn within `seconds`, and its device works.
+  // Returns whether the step loop takes a turn within `seconds`, and its device works.
   virtual bool ping(double seconds) = 0;
   // Drops every cached page that no running sequence holds; true if that is done within `seconds`.
   virtual bool reset_prefix_cache(double seconds) = 0;
@@ -185,8 +185,8 @@ class Engine {
   virtual int most_tokens(int prompt_tokens) const = 0;
   // The end tokens of config.json and generation_config.json, and of the tokenizer where the caller named its own.
   virtual std::vector<std::int32_t> end_token_ids() const = 0;
-  // Whether its device can change logits by TokenRules: penalties and biases. Requests that ask for it are refused
-  // else.
+  // Returns whether its device can change logits by TokenRules: penalties and biases. Requests that ask for it are
+  // refused else.
   virtual bool takes_penalties() const = 0;
   virtual std::string profile_name() const = 0;  // e.g. "default int8 kv=fp8 index=fp4"
   virtual std::string isa_name() const = 0;

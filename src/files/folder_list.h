@@ -20,7 +20,7 @@ struct FolderList {
 // Fails if the folder cannot be read; the message has the system's reason ("Permission denied").
 Result<FolderList> list_folder(const std::string& folder);
 
-// Whether the name ends so, in whatever case.
+// Returns whether the name ends so, in whatever case.
 bool has_ending(std::string_view name, std::string_view lower_case);
 
 // "a, b, c, d, e, ... (9 in all)": the first five of the names.

@@ -16,12 +16,12 @@ namespace sluice {
 // chooses; "" where none of them names a place.
 std::string hub_cache_folder();
 
-// Whether the text can be an id: "org/name" or "name".
+// Returns whether the text can be an id: "org/name" or "name".
 bool is_hub_id(const std::string& text);
 // Where the cache keeps a model of this id, whether it is there or not.
 std::string hub_folder_of(const std::string& id);
 
-// Whether the folder has the form of a model's folder in the cache, or is its "snapshots".
+// Returns whether the folder has the form of a model's folder in the cache, or is its "snapshots".
 bool is_hub_folder(const std::string& folder);
 // The snapshot that refs/main of such a folder names, else the only one.
 Result<std::string> hub_snapshot(const std::string& folder);

@@ -13,11 +13,11 @@
 
 namespace sluice {
 
-// Whether the path is a GGUF file: a file that begins with "GGUF". A path that cannot be read, or that does
-// not exist, goes by its ending, so that the message about it is the right one. A folder never is one.
+// Returns whether the path is a GGUF file: a file that begins with "GGUF". A path that cannot be read, or that does not
+// exist, goes by its ending, so that the message about it is the right one. A folder never is one.
 bool is_gguf_path(const std::string& path);
 
-// Whether the path is a config.json by itself: a file, and no GGUF file.
+// Returns whether the path is a config.json by itself: a file, and no GGUF file.
 bool is_config_path(const std::string& path);
 
 enum class ModelUse {

@@ -49,7 +49,7 @@ Result<std::size_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& s
 // Fails when two of `tensors` share bytes. `data` must point into one mapping.
 Status check_no_overlaps(const std::vector<TensorView>& tensors);
 
-// Whether read_rows() can read it: floats of at least 16 bits, blocks, and whatever has `rows`.
+// Returns whether read_rows() can read it: floats of at least 16 bits, blocks, and whatever has `rows`.
 bool has_float_rows(const TensorView& tensor);
 // Rows [first, first + count) as f32: exactly, but for F64, whose values are rounded.
 void read_rows(const TensorView& tensor, std::int64_t first, std::int64_t count, float* out);

@@ -26,7 +26,7 @@ struct WeightFiles {
 // left out without its effect; an adapter_config.json alone is a note.
 Result<WeightFiles> find_weight_files(const std::string& folder);
 
-// Whether the folder has safetensors files that may be its weights.
+// Returns whether the folder has safetensors files that may be its weights.
 bool has_safetensors(const std::string& folder);
 
 }  // namespace sluice

@@ -43,7 +43,7 @@ class Template {
                                     std::span<const std::string_view> own_words) const;
 
   const std::string& source() const { return source_; }
-  // Whether the template names the variable anywhere.
+  // Returns whether the template names the variable anywhere.
   bool mentions(std::string_view name) const;
 
  private:

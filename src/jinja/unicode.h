@@ -13,7 +13,7 @@ namespace sluice::jinja {
 
 bool is_space(char32_t c);
 bool is_letter_or_digit(char32_t c);
-// Whether repr() shows it as it is.
+// Returns whether repr() shows it as it is.
 bool is_printable(char32_t c);
 
 // The text without white space at its start and at its end.

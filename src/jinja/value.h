@@ -144,7 +144,7 @@ class Value {
   // The message when an undefined value is used.
   std::string_view hint() const;
 
-  // Whether it is, or holds, a client's text; a namespace or function, which may hold anything, counts as one.
+  // Returns whether it is, or holds, a client's text; a namespace or function, which may hold anything, counts as one.
   bool has_client() const;
   // Returns how deep it nests: 0 for a number, one more than its deepest item for a list.
   int depth() const;

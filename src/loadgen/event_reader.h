@@ -31,7 +31,7 @@ class EventReader {
     }
     return true;
   }
-  // Whether bytes are left that ended no event.
+  // Returns whether bytes are left that ended no event.
   bool in_event() const { return !line_.empty() || has_data_; }
 
  private:

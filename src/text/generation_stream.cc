@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Whether a parser may take a token of this text for a part of markup.
+// Returns whether a parser may take a token of this text for a part of markup.
 bool is_of(const AnswerMarkup& markup, std::string_view token) {
   const auto has = [token](std::string_view text) { return text.find(token) != std::string_view::npos; };
   if (markup.reads_reasoning && (has(kReasoningStart) || has(kReasoningEnd))) return true;

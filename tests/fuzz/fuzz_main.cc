@@ -51,7 +51,7 @@ void read_inputs(const std::filesystem::path& path, std::vector<std::string>& in
   inputs.push_back(std::move(text));
 }
 
-// Whether the input reached what none before did.
+// Returns whether the input reached what none before did.
 bool run_input(const FuzzTarget& target, std::string_view input) {
   coverage::start();
   run_guarded(target.check, input);

@@ -72,7 +72,7 @@ class StringReader {
     return digits(/*low=*/true, &unit);
   }
 
-  // Whether some unit that may stand there begins with `digits` digits, which make `value`.
+  // Returns whether some unit that may stand there begins with `digits` digits, which make `value`.
   bool may_begin(int value, int digits, bool low) const {
     const int shift = 4 * (4 - digits), first = value << shift, last = first + (1 << shift) - 1;
     for (int unit = first; unit <= last; ++unit) {

@@ -37,7 +37,7 @@ void export_perfetto(ApiContext& context, const HttpExchangePtr& exchange);  // 
 void show_page(ApiContext& context, const HttpExchangePtr& exchange);  // GET / of browsers, GET /page/*
 bool wants_page(const HttpRequest& request);
 
-// Whether /debug is open for this request; answers 403 itself when it is not.
+// Returns whether /debug is open for this request; answers 403 itself when it is not.
 bool is_open(const ApiContext& context, const HttpExchangePtr& exchange);
 
 // 404 if the request names another model than the one served.

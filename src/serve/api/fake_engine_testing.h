@@ -159,7 +159,7 @@ class FakeEngine final : public Engine {
     const std::lock_guard lock(mutex_);
     return pauses_;
   }
-  // Whether anything that runs is to end.
+  // Returns whether anything that runs is to end.
   bool is_cancelled() const {
     const std::lock_guard lock(mutex_);
     return std::ranges::any_of(running_, [](const auto& running) { return running.second.cancelled; });

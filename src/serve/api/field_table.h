@@ -55,7 +55,7 @@ struct Field {
       {};  // the value that holds where it is absent; "": nothing. For kOnly: the field to use instead
   std::string_view text = {};  // the effect, in Markdown; of kOnly the one value
 
-  // Whether "", [] and {} say something here. They count as absent in all other fields at the top of a body.
+  // Returns whether "", [] and {} say something here. They count as absent in all other fields at the top of a body.
   bool empty_counts() const;
   std::string expected() const;  // "a number from 0 to 2": for messages
   std::string range() const;     // "0…2": for the document

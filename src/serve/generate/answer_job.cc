@@ -257,7 +257,7 @@ void GenerationJob::hold(bool is_full) {
   for (const RequestId id : ids) context_.engine.set_paused(id, is_full);
 }
 
-// Whether it may end this way now: before it is open the end has to wait.
+// Returns whether it may end this way now: before it is open the end has to wait.
 bool GenerationJob::begin_end(Fate fate) {
   if (ended_) return false;
   const MutexLock lock(mutex_);

@@ -16,7 +16,7 @@ std::string reasoning_seal(std::string_view text);
 
 // The text with its seal in front, for clients that send back one opaque string.
 std::string sealed_reasoning(std::string_view text);
-// Whether a seal, or a sealed text, is of this kind; other servers' signatures are not.
+// Returns whether a seal, or a sealed text, is of this kind; other servers' signatures are not.
 bool is_own_seal(std::string_view seal);
 // The text of it; none if the seal is not the text's.
 std::optional<std::string> unsealed_reasoning(std::string_view sealed);

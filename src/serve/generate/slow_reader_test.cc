@@ -28,7 +28,7 @@ bool comes(const Holds& holds) {
 
 class SlowReaderTest : public ApiTest {
  protected:
-  // Whether the answer pauses before all of it is made.
+  // Returns whether the answer pauses before all of it is made.
   bool pauses() {
     bool begun = false;
     return comes([&] {
@@ -127,7 +127,7 @@ class SlowReaderOfManyTest : public SlowReaderTest {
         R"({{"prompt":[[5],[6],[7]],"n":2,"stream":true,"logprobs":20,"temperature":1,"seed":1,"max_tokens":{}}})",
         kTokens);
   }
-  // Whether all of them pause before one is made.
+  // Returns whether all of them pause before one is made.
   bool all_pause() {
     bool begun = false, ended = false;
     comes([&] {

@@ -21,7 +21,7 @@ void read_tools(RequestFields& fields, ChatCompletionRequest& out);
 // Returns the markup of calls in the model's answers; null: it has no encoding, or calls nothing.
 const CallMarkup* call_markup(const ChatEncoding* chat);
 
-// Whether an answer may call. If not, what looks like a call is text.
+// Returns whether an answer may call. If not, what looks like a call is text.
 bool may_call(const ChatCompletionRequest& request);
 // The tokens with which a model begins a call, where it may not though it knows of tools: "none" was chosen, or the
 // conversation has calls.

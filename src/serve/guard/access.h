@@ -42,7 +42,7 @@ class Access {
   std::optional<ApiError> check(HttpRequest& request) const;
   // The same by its key. Sets request.record.key and is_admin.
   std::optional<ApiError> check_key(HttpRequest& request) const;
-  // Whether it asks what a request of another origin may do.
+  // Returns whether it asks what a request of another origin may do.
   static bool is_preflight(const HttpRequest& request);
   static HttpResponse preflight_answer(const HttpRequest& request);
 

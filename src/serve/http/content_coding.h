@@ -19,7 +19,7 @@ namespace sluice {
 // The codings that are understood, as a 415 lists them in its header Accept-Encoding.
 inline constexpr std::string_view kKnownCodings = "gzip, zstd, deflate";
 
-// Whether a body with this header has to be decoded; "" and "identity" stand for none.
+// Returns whether a body with this header has to be decoded; "" and "identity" stand for none.
 bool is_coded(std::string_view content_encoding);
 
 // The decoded body. An unknown coding or several of them are a 415, a body of more than `max_bytes` decoded bytes is a

@@ -61,7 +61,7 @@ class HttpServer {
   ~HttpServer();  // as stop(0)
 
   int port() const;  // the actual one
-  // Whether only programs of this machine can reach the addresses that it listens on.
+  // Returns whether only programs of this machine can reach the addresses that it listens on.
   bool is_loopback() const;
 
   // Reads the certificate again, for connections that begin later. An error leaves the old one.

@@ -52,7 +52,7 @@ class BpeScratch {
   std::vector<std::int32_t> first_;  // the first symbols of a word of characters
 };
 
-// Whether every byte that occurs in UTF-8 has a token.
+// Returns whether every byte that occurs in UTF-8 has a token.
 bool has_every_byte(const BpeVocabulary& vocabulary);
 
 class Bpe {

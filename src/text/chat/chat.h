@@ -102,13 +102,13 @@ Result<std::vector<ChatMessage>> parse_chat_messages(const boost::json::value& m
 Result<std::vector<boost::json::value>> parse_chat_tools(const boost::json::value& tools,
                                                          std::string_view what = "tools");
 
-// Whether the request or one of its messages offers tools.
+// Returns whether the request or one of its messages offers tools.
 bool offers_tools(const ChatRequest& request);
 
 // The message that the answer continues (`prefix`); nullptr if there is none. Fails if a message other than a last one
 // of the assistant is marked so, or if it has no text to continue.
 Result<const ChatMessage*> continued_message(const ChatRequest& request);
-// Whether that message ends within its reasoning: it has some, and no content.
+// Returns whether that message ends within its reasoning: it has some, and no content.
 bool ends_in_reasoning(const ChatMessage& message);
 
 // The text parts joined by `separator`; any other part reads "[Unsupported <type>]".
@@ -152,7 +152,8 @@ class ChatOutputParser {
   // model did, as text that is not JSON, so that no client executes half a call. A possible beginning of a marker is
   // then dropped.
   virtual std::vector<ChatDelta> finish(AnswerEnd end) = 0;
-  // Whether there were tool calls and all are complete: then the finish reason of a regular end is "tool_calls".
+  // Returns whether there were tool calls and all are complete: then the finish reason of a regular end is
+  // "tool_calls".
   virtual bool had_tool_calls() const = 0;
 };
 

@@ -31,7 +31,7 @@ class Pretokenizer {
   // Reads the value of the key "pre_tokenizer". `what` names it in messages.
   static Result<Pretokenizer> from_json(const boost::json::value& value, const std::string& what);
 
-  // Whether the words are for a vocabulary of bytes.
+  // Returns whether the words are for a vocabulary of bytes.
   bool byte_level() const { return byte_level_; }
 
   // Calls sink(word) for each word of `text` (valid UTF-8), in order; no word is empty, and a word is valid only during

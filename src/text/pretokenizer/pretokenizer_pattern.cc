@@ -139,7 +139,7 @@ class Translator {
     return std::string(text == "-" ? "\\" : "") + std::string(text);
   }
 
-  // Whether a class of its own begins here, as "\w", "\p{L}" or "[:alpha:]"; it is added to `set` then.
+  // Returns whether a class of its own begins here, as "\w", "\p{L}" or "[:alpha:]"; it is added to `set` then.
   Result<bool> class_in_class(PatternClass& set, int depth) {
     if (rest().starts_with("[:")) {
       const std::size_t end = rest().find(":]");

@@ -41,7 +41,7 @@ class SplitRegex {
   SplitRegex& operator=(SplitRegex&&) noexcept;
   ~SplitRegex();
 
-  // Whether some text has a match of no characters.
+  // Returns whether some text has a match of no characters.
   bool matches_empty() const { return matches_empty_; }
 
   // Calls visit(begin, end, is_match) for each match in `text` and each part between matches, in order. Matches may be

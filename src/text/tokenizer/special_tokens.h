@@ -24,7 +24,7 @@ struct SpecialTokens {
   std::vector<NamedToken> named;  // in the library's order: bos, eos, unk, sep, pad, cls, mask, and others
   std::vector<NamedToken> extra;  // additional_special_tokens, without names
 
-  // Whether a name or the list has this text.
+  // Returns whether a name or the list has this text.
   bool has_name_of(const std::string& text) const;
 };
 

@@ -25,7 +25,7 @@ class TokenDecoder {
 
   // Appends the bytes of a token, as the vocabulary spells it; the `first` token of a text may lose its space.
   Status append_token(std::string_view token, bool first, RegexScratch& scratch, std::string& out) const;
-  // Whether the first token of a text may stand for something else than later ones.
+  // Returns whether the first token of a text may stand for something else than later ones.
   bool first_differs() const;
 
   // Takes from a whole text what the decoder strips at its ends.

@@ -54,7 +54,8 @@ class TokenizerNormalizer {
 // Unicode's normal forms and classes as the package has them, whose tables are those of Unicode 9: characters that came
 // later are left alone, and nothing moves or composes across them. Thread safety: pure functions.
 
-// Whether `text` is certainly its own normal form; `compatible` is for NFKC and NFKD, `composed` for NFC and NFKC.
+// Returns whether `text` is certainly its own normal form; `compatible` is for NFKC and NFKD, `composed` for NFC and
+// NFKC.
 bool is_certainly_normal(std::string_view text, bool composed);
 void append_normal_form(std::string_view text, bool compatible, bool composed, std::string& out);
 void append_lowercase(std::string_view text, std::string& out);

@@ -35,9 +35,9 @@ struct TokenizerFiles {
   boost::json::object added_tokens;
 };
 
-// Whether the folder has a tokenizer.json, or vocab.json and merges.txt.
+// Returns whether the folder has a tokenizer.json, or vocab.json and merges.txt.
 bool has_json_tokenizer(const std::string& folder);
-// Whether the folder has a tokenizer that Tokenizer::load reads, in whatever form.
+// Returns whether the folder has a tokenizer that Tokenizer::load reads, in whatever form.
 bool has_tokenizer_files(const std::string& folder);
 
 // Reads them. Without `with_vocabulary` only the small ones: enough for special_tokens().

@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// Whether `folder` has one of them.
+// Returns whether `folder` has one of them.
 bool has_other_tokenizer(const std::string& folder);
 
 struct OtherTokenizer {

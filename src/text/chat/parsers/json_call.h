@@ -31,7 +31,7 @@ class JsonCallReader {
 
   Status status() const { return status_; }
   bool has_started() const { return started_; }
-  // Whether what was read so far has nothing that a call has not.
+  // Returns whether what was read so far has nothing that a call has not.
   bool may_be_call() const;
 
  private:

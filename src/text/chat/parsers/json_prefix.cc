@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 3> kWords = {"true", "false", "null"};
 
 enum class Prefix { kNo, kPart, kWhole };
 
-// Whether `text` is a number of JSON, or the start of one.
+// Returns whether `text` is a number of JSON, or the start of one.
 Prefix number_prefix(std::string_view text) {
   std::size_t i = 0;
   const auto digits = [&] {
