@@ -16,15 +16,15 @@ struct Kind {
   const char* name;
   RowCodec codec;
   int heads, key_heads, dims, rope_dims, value_dims, value_offset;
-  int row_dims;        // of a cached row
-  int tokens_per_row;  // of latent entries
-  int selected;        // entries of the many that a row attends to; 0: all
+  int row_dims;        // dims of a cached row
+  int tokens_per_row;  // tokens per row of latent entries
+  int selected;        // entries that a row attends to; 0: all
   int window;          // tokens; 0: none
 };
 
 constexpr int kContext = 8192;
 
-// Rows of a plane, over so many contexts that together exceed the caches.
+// Rows of a plane, over contexts that together exceed the caches.
 class Cache {
  public:
   Cache(KernelBench& bench, const Kind& kind, int tokens_per_row) {

@@ -1,7 +1,8 @@
-// indexer_bench: the indexer's scoring alone and with the exact top-k, beside its floor: the larger of its arithmetic
-// at the peak of the fastest instruction that gives its bits and of its keys at the read bandwidth.
+// indexer_bench: compares the indexer's scoring, alone and with the exact top-k, with its floor. The floor is the
+// larger of two times: its arithmetic at the peak of the fastest instruction that gives its bits, and its keys at the
+// read bandwidth.
 //
-// Every call takes other pages of a pool that exceeds the caches, so one row reads its keys from memory.
+// Every call reads other pages of a pool that exceeds the caches, so one row reads its keys from memory.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -112,7 +113,7 @@ class Bench {
     for (float& x : q) x = normal(random);
     for (float& x : weights) x = normal(random);
     std::vector<std::int32_t> selected(static_cast<std::size_t>(rows * options_.top_k)), count(weights.size());
-    // The last rows of a context of about so many keys: each sees at least `keys`.
+    // The last rows of a context of about `visible` keys: each sees at least `keys`.
     const int visible = (keys * kTokensPerRow + rows) / kTokensPerRow;
     StepBuilder builder(TableShape{.ratios = {}, .windows = false});
     const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);

@@ -1,11 +1,12 @@
-// kernel_bench: every kernel beside what the machine can do: the peak of the instruction that its arithmetic is made
-// of, and the read bandwidth.
+// kernel_bench: compares every kernel with the machine: with the peak of the instruction that its arithmetic uses, and
+// with the read bandwidth.
 //
-// One line a kernel, shape and number of rows: microseconds; GFLOP/s, and percent of that peak; GB/s, and percent of
-// the read bandwidth. Weights and cached rows come from memory: calls take turns with copies of them that together
-// exceed the caches (--rotate 0: one copy). The lines of "cached" work, whose inputs are activations, have no percent
-// of the bandwidth. "x first" is the time beside that of the first number of rows, "bytes x" the same of what is read:
-// with --rows 1,2,3,4,5 what further rows cost. The indexer has a benchmark of its own (indexer_bench).
+// It prints a line for each kernel, shape and number of rows: microseconds; GFLOP/s, and percent of that peak; GB/s,
+// and percent of the read bandwidth. Weights and cached rows come from memory: calls take turns with copies of them
+// that together exceed the caches (--rotate 0: one copy). The lines of "cached" work, whose inputs are activations,
+// have no percent of the bandwidth. "x first" is the time relative to the first number of rows, "bytes x" the same for
+// the bytes read: with --rows 1,2,3,4,5 these show the cost of further rows. The indexer has a benchmark of its own
+// (indexer_bench).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

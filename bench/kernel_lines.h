@@ -1,4 +1,4 @@
-// What the files of kernel_bench share: the machine, its speed, and the lines of the table.
+// The common part of the files of kernel_bench: the machine, its speed, and the lines of the table.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,17 @@ struct KernelBenchOptions {
   int threads = 2;
   double seconds = 0.05;
   std::vector<int> rows{1, 8, 96, 512};
-  // What is read once a call (weights, cached rows) is rotated over so much memory, far more than the caches hold.
+  // Data that is read once a call (weights, cached rows) is rotated over this much memory, far more than the caches
+  // hold.
   std::size_t rotated_bytes = std::size_t{128} << 20;
 };
 
-// What one call does at least.
+// The least work of one call.
 struct KernelWork {
   double multiply_adds = 0;
-  InputForm inputs = InputForm::kF32;  // whose peak they are compared with
+  InputForm inputs = InputForm::kF32;  // the form whose peak they are compared with
   double bytes = 0;                    // read, and written by kernels that write as much as they read
-  bool cached = false;                 // they lie in the caches: no percent of the memory's speed
+  bool cached = false;                 // the bytes lie in the caches: no percent of the memory's speed
 };
 
 class KernelBench {
@@ -35,7 +36,7 @@ class KernelBench {
   const KernelBenchOptions& options() const { return options_; }
   Exec exec() { return {&pool_, table_}; }
   bool wants(const std::string& name) const { return name.find(options_.filter) != std::string::npos; }
-  // How many copies of so many bytes exceed the caches.
+  // The number of copies of `bytes` bytes that exceed the caches.
   int copies(std::size_t bytes) const;
 
   void print_header();
@@ -50,7 +51,7 @@ class KernelBench {
   struct {
     std::string name;
     double seconds = 0, bytes = 0;
-  } first_;  // line of the kernel that is being timed
+  } first_;  // first line of the kernel that is being timed
 };
 
 std::vector<float> random_floats(std::size_t count);

@@ -54,7 +54,7 @@ class Copies {
  public:
   Copies(const KernelBench& bench, const Weight& weight) {
     const std::size_t size = weight.packed.packed_bytes(), stride = (size + 63) / 64 * 64;
-    const int count = size > 0 ? bench.copies(size) : 1;  // what is not packed stays where it is
+    const int count = size > 0 ? bench.copies(size) : 1;  // unpacked weights are used in place
     if (count == 1) {
       weights_.push_back(&weight.packed);
       return;

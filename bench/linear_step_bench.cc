@@ -1,9 +1,10 @@
-// linear_step_bench: every linear layer of a model of DeepSeek-V4's kind, one after the other, with weights in memory:
-// what a step costs but for attention, norms and mixing. Experts are drawn at random for each token and layer.
+// linear_step_bench: times every linear layer of a model of DeepSeek-V4's kind, one after the other, with weights in
+// memory. This is the cost of a step without attention, norms and mixing. Experts are drawn at random for each token
+// and layer.
 //
-// "x first" is a part's time beside that of the first number of rows (--rows 1,2,3,4,5), "bytes x" the same of its
-// bytes, "beyond" the one by the other: 1 where rows cost nothing but what they read. The shapes are those of a small
-// V4-Flash: hidden 2048, 16 heads of 512, 32 experts of 1,024, six a token, and a head of 32,768 tokens.
+// "x first" is a part's time relative to the first number of rows (--rows 1,2,3,4,5), "bytes x" the same for its bytes.
+// "beyond" is the one divided by the other: 1 if rows cost only the bytes that they read. The shapes are those of a
+// small V4-Flash: hidden 2048, 16 heads of 512, 32 experts of 1,024, six a token, and a head of 32,768 tokens.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -216,7 +216,7 @@ def run_rounds(engines, probe, rounds, say):
 def median_range(values):
     """The 95 % range of the median, by order statistics; the whole range of fewer than six values."""
     ordered, n = sorted(values), len(values)
-    below, chance = 0, 2.0 ** -n  # of a median under the smallest value
+    below, chance = 0, 2.0 ** -n  # the chance of a median under the smallest value
     while below < n // 2 and 2 * chance <= 0.05:
         below += 1
         chance += math.comb(n, below) * 2.0 ** -n

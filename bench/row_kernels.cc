@@ -1,5 +1,5 @@
-// What works on rows of activations: norms, rotations, hyper-connections, the router, compressors, codecs, the
-// embedding, sampling. Bytes are those read and written; most of them stay in the caches.
+// Kernels that work on rows of activations: norms, rotations, hyper-connections, the router, compressors, codecs, the
+// embedding, sampling. Bytes are the bytes read and written; most of them stay in the caches.
 #include <numeric>
 
 #include "base/aligned.h"

@@ -66,7 +66,7 @@ class Bench {
     stepper_ = std::make_unique<Stepper>(runner_.get(), engine);
   }
 
-  // Ended requests of 16 blocks, until so many are cached.
+  // Runs requests of 16 blocks until enough blocks are cached.
   void fill_cache() {
     while (runner_->pools().latents().cached() < options_.cached_blocks &&
            runner_->pools().latents().evicted_count() == 0) {
@@ -126,7 +126,7 @@ class Bench {
     stepper_->close_record();
   }
 
-  // Of steps that are recorded, every second one, against those between them.
+  // Compares the recorded steps, every second one, with the steps between them.
   void print_record(std::vector<double> recorded) const {
     std::sort(recorded.begin(), recorded.end());
     const auto at = [&](double part) {

@@ -1,9 +1,10 @@
-// tile_bench: the profile `amx` beside the default on one machine, without compiler, network or model: whether all of
-// its kernels give equal bits there, and what products, and the linears of a step, reach of the machine's bare tile
-// products and of its memory. Prints tables, and writes all of it as JSON (--json).
+// tile_bench: compares the profile `amx` with the default on one machine, without compiler, network or model. It checks
+// that all its kernels give equal bits there. It measures the part of the machine's bare tile products, and of its
+// memory's speed, that products and the linears of a step reach. It prints tables, and writes everything as JSON
+// (--json).
 //
-// Of each product the bare tile products (or the memory's speed) are measured before and after it, and what both
-// profiles take by turns; the figures are medians over the rounds of ratios within one. Weights come from memory: more
+// For each product the bare tile products (or the memory's speed) are measured before and after it, and the two
+// profiles in turn. The figures are medians over the rounds, of ratios within a round. Weights come from memory: more
 // copies than the caches hold.
 #include <fmt/format.h>
 
@@ -36,7 +37,7 @@ struct Shape {
   int out, in;
 };
 
-// A weight of random bits, none of them NaN; of `any_scale` the scales of e8m0 are all that there are.
+// A weight of random bits, none of them NaN; with `any_scale` its e8m0 scales can be any that exist.
 struct Weight {
   Weight(std::mt19937& random, const Shape& shape, bool any_scale) {
     view = {.format = shape.format, .out = shape.out, .in = shape.in, .scale_format = shape.scales};

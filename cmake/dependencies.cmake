@@ -1,7 +1,10 @@
 # Every third-party dependency is found here and nowhere else; docs/dependencies.md says why each is used.
 set(Boost_USE_STATIC_LIBS ON)
 set(Boost_NO_WARN_NEW_VERSIONS ON)
-find_package(Boost 1.81 EXACT REQUIRED COMPONENTS json)
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW)  # newer CMakes leave the search to Boost's own configuration
+endif()
+find_package(Boost 1.81 REQUIRED COMPONENTS json)
 # {fmt} by its headers alone: its targets would link a shared library, or compile {fmt} in every file
 # (src/base/fmt_compiled.cc does it once).
 find_path(FMT_INCLUDE fmt/format.h REQUIRED)

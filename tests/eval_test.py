@@ -162,7 +162,7 @@ def test_the_price_of_the_default_profile(tmp_path):
     assert abs(found["perplexity"] / found["against"]["perplexity"] - 1) < 0.005
     assert found["against"]["kl_mean"] <= KL_BOUND
     assert found["against"]["kl_mean"] >= KL_BOUND / 3, "it became better: tighten the bound"
-    assert f"| {KL_BOUND} nats |" in (ROOT / "docs" / "numerics.md").read_text()
+    assert f"| {KL_BOUND} nats |" in (ROOT / "docs" / "dev" / "numerics.md").read_text()
 
 
 # --- as a program -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 // Memory aligned to 64 bytes (a cache line and an AVX-512 register): owned, movable, zeroed only on request.
+// Used by bench, files, kernels and model.
 #pragma once
 
 #include <cstddef>

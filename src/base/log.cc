@@ -33,7 +33,8 @@ std::string time_text() {
   return fmt::format("{}.{:03}", std::string_view(text, length), now.tv_nsec / 1'000'000);
 }
 
-// As a JSON string. Bytes that are no UTF-8 become U+FFFD, as in all of a line: whatever reads the log must be able to.
+// Appends a JSON string. Bytes that are no UTF-8 become U+FFFD, as everywhere in a line, so that every reader of the
+// log can read it.
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : to_valid_utf8(text)) {
@@ -60,7 +61,8 @@ void append_value(std::string& out, std::string_view value) {
   }
 }
 
-// One call, and stderr has a lock: lines stay whole. What cannot be written is lost, as nobody could be told.
+// It is one call, and stderr has a lock, so lines stay whole. A line that cannot be written is lost, as there is no
+// other place to report it.
 void write_line(const std::string& line) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }

@@ -6,6 +6,7 @@
 //
 // A rendered conversation is such a text: the tokenizer finds special tokens only where no byte is a client's, so
 // nothing that a client sends becomes one. Thread safety: a plain value.
+// Used by jinja, text/chat and text/tokenizer.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@ struct ByteRange {
 
 struct MarkedText {
   std::string bytes = {};
-  std::vector<ByteRange> clients = {};  // what clients wrote: ascending, not touching, none empty
+  std::vector<ByteRange> clients = {};  // ranges that clients wrote: ascending, not touching, none empty
 
   bool operator==(const MarkedText&) const = default;
   std::size_t size() const { return bytes.size(); }
@@ -51,7 +52,7 @@ struct MarkedText {
   }
   MarkedText& add(const MarkedText& text) { return part(text.bytes, text.clients, 0, text.size()); }
 
-  // Whether no byte of [begin, end) is a client's.
+  // Returns whether no byte of [begin, end) is a client's.
   bool is_own(std::size_t begin, std::size_t end) const {
     const auto range = std::ranges::partition_point(clients, [&](const ByteRange& r) { return r.end <= begin; });
     return range == clients.end() || range->begin >= end;

@@ -1,8 +1,9 @@
-// The words of options that have a few values. Such an option is an enum, and a function beside it has the words:
+// The words of options that have a few values. Such an option is an enum, and a function next to it returns the words:
 //
 //   std::span<const std::string_view> option_words(LoadFormat);  // {"auto", "dummy"}: of 0, of 1, ...
 //
-// A word is compared once, where it comes in (option_of); everything behind that has the enum.
+// A word is compared once, where it comes in (option_of); all later code has the enum.
+// Used by cli/commands/verify_command.cc, cli/flags/flag_table.h and engine/option_words.h.
 #pragma once
 
 #include <algorithm>

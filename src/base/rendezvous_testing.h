@@ -11,7 +11,7 @@ class Rendezvous {
  public:
   explicit Rendezvous(int threads) : missing_(threads) {}
 
-  // Waits until all have arrived; false if they do not within 20 seconds, after which nobody waits any more.
+  // Waits until all have arrived; false if they do not within 20 seconds, after which no thread waits any more.
   bool come() {
     constexpr std::chrono::seconds kPatience{20};
     std::unique_lock lock(mutex_);

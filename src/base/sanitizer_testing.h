@@ -1,7 +1,7 @@
-// Whether a sanitizer watches this build, for tests whose cases are many. A sanitizer looks at accesses, not at values:
-// it finds in the first cases that pass a piece of code what it finds in all, and its build takes ten times as long for
-// each. So such a test takes every kernel, format and branch there, but fewer random cases, and fewer rows of large
-// shapes; the release build has them all.
+// Tells whether a sanitizer watches this build, for tests with many cases. A sanitizer checks accesses, not values: the
+// first cases that pass a piece of code show all its faults, and each case takes ten times as long. So such a test runs
+// every kernel, format and branch there, but fewer random cases, and fewer rows of large shapes; the release build runs
+// them all.
 #pragma once
 
 namespace sluice {
@@ -12,7 +12,7 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// How many of `all` random cases a test takes: under a sanitizer a tenth, but four at least.
+// The number of `all` random cases that a test runs: under a sanitizer a tenth, but four at least.
 template <class T>
 constexpr T random_cases(T all) {
   const T least = all < 4 ? all : T{4};

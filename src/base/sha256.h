@@ -1,4 +1,5 @@
 // SHA-256, by OpenSSL's libcrypto. Thread safety: a hasher belongs to one thread at a time.
+// Used by cache/pages, cli, model/packing, serve/generate and serve/guard.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ class Sha256 {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
 
-  void begin();  // forgets what was added before
+  void begin();  // forgets earlier bytes
   void add(const void* bytes, std::size_t count);
   Sha256Digest finish();
 
@@ -29,7 +30,7 @@ class Sha256 {
 };
 
 std::string to_hex(const Sha256Digest& digest);
-// Of a file's bytes, in lower-case hexadecimal digits.
+// The digest of a file's bytes, in lower-case hexadecimal digits.
 Result<std::string> sha256_of_file(const std::string& path);
 
 }  // namespace sluice

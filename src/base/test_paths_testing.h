@@ -1,5 +1,5 @@
-// Where the tests find the tree and its reference data. tests/test_paths.cc alone is compiled with the two paths, so
-// that the tests' objects are the same in every checkout.
+// The paths of the tree and of its reference data, for tests. tests/test_paths.cc alone is compiled with the two paths,
+// so that the tests' objects are the same in every checkout.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 struct LeadByte {
-  std::size_t length;  // of the character, 0 if no character starts so
+  std::size_t length;  // length of the character, 0 if no character starts so
   unsigned char second_low, second_high;
 };
 
@@ -28,7 +28,7 @@ LeadByte classify(unsigned char byte) {
   return {0, 0, 0};
 }
 
-// How many of the leading bytes are ASCII, found eight at a time; may stop up to seven bytes short.
+// The number of leading bytes that are ASCII, found eight at a time; may stop up to seven bytes short.
 std::size_t ascii_run(std::string_view text) {
   std::size_t position = 0;
   while (position + sizeof(std::uint64_t) <= text.size()) {

@@ -1,8 +1,9 @@
 // UTF-8: validation with offsets, decoding one character at a time, and lossy decoding.
 //
-// What counts as valid is Unicode's table 3-7 (no surrogates, no overlong forms, at most U+10FFFF). An invalid sequence
-// is replaced as Unicode recommends and Rust, Python and browsers do: one U+FFFD for each maximal subpart, that is for
-// the longest prefix of a valid character that is there, or for one byte. Thread safety: pure functions.
+// Unicode's table 3-7 defines valid text (no surrogates, no overlong forms, at most U+10FFFF). An invalid sequence is
+// replaced as Unicode recommends and Rust, Python and browsers do: one U+FFFD for each maximal subpart, that is, for
+// the longest prefix of a valid character found there, or for one byte. Thread safety: pure functions.
+// Used by 9 folders, among them base, cli, files, grammar and jinja.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ struct Utf8Char {
     kIncomplete,  // the text ends inside a character that may still become valid
   };
   Kind kind;
-  std::size_t length;   // bytes taken, at least 1
+  std::size_t length;   // bytes read, at least 1
   char32_t code_point;  // for kValid
 };
 
@@ -29,7 +30,7 @@ Utf8Char decode_utf8(std::string_view text);
 // byte (the first byte of the bad sequence).
 std::size_t valid_utf8_prefix(std::string_view text);
 
-// How many bytes at the end (0 to 3) begin a character that more bytes could complete.
+// The number of bytes at the end (0 to 3) that begin a character which more bytes could complete.
 std::size_t incomplete_utf8_suffix(std::string_view text);
 
 // Appends a code point (not a surrogate, at most U+10FFFF).
@@ -38,7 +39,7 @@ void append_utf8(char32_t code_point, std::string& out);
 // Appends `text` with every invalid sequence, and an incomplete one at the end, replaced by U+FFFD.
 void append_lossy_utf8(std::string_view text, std::string& out);
 
-// A copy with the same replaced, for names from files, flags and the environment, which may be any bytes.
+// Returns a copy with the same replacements, for names from files, flags and the environment, which may be any bytes.
 std::string to_valid_utf8(std::string_view text);
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD

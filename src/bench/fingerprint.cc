@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kFeatures[] = {"avx2",       "fma",         "f16c",        "avx_vnni", "avx512f",  "avx512bw",
                                      "avx512vbmi", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"};
 
-// Of the first processor in /proc/cpuinfo: what is behind "key : ".
+// The text after "key : " of the first processor in /proc/cpuinfo.
 std::string cpu_entry(const std::string& key) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line) && !line.empty();) {

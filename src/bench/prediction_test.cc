@@ -73,7 +73,7 @@ TEST(PredictionTest, DivergenceOfRandomRows) {
       p[i] = normal(random);
       q[i] = normal(random);
     }
-    std::vector<float> near = p;  // but for the last bit of one logit
+    std::vector<float> near = p;  // equal except the last bit of one logit
     float& changed = near[random() % vocab];
     changed = std::nextafter(changed, kInfinity);
     long double p_sum = 0, q_sum = 0, expected = 0;

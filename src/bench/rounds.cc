@@ -84,7 +84,7 @@ class Rounds {
     return static_cast<int>(row.runs.size()) >= options_.rounds || row.voided >= options_.rounds;
   }
 
-  // Whether there is more to do.
+  // Reports the progress and returns whether there is more to do.
   bool report_progress() {
     bool more = false;
     int done = 0;

@@ -14,7 +14,7 @@
 namespace sluice::rounds_test {
 namespace {
 
-constexpr int kMostForks = 10, kMostCalls = 12;  // of a layer and a step of one row
+constexpr int kMostForks = 10, kMostCalls = 12;  // in a layer, for a step of one row
 
 EngineSetup tiny_options() {
   EngineSetup options;
@@ -118,7 +118,7 @@ TEST_F(SpeedCasesTest, SyntheticStatesAreWholeAndAlwaysTheSame) {
   for (const float logit : seen[0]) ASSERT_TRUE(std::isfinite(logit));
 }
 
-// What a step does apart from computing: so that forks and calls of one thread do not come back unseen.
+// Bounds the part of a step other than computing, so that forks and calls of one thread do not increase unseen.
 TEST_F(SpeedCasesTest, StagesSumToTheStepAndForkSeldom) {
   SpeedCases tests(runner_.get(), options_);
   tests.measure_stages();
@@ -132,7 +132,7 @@ TEST_F(SpeedCasesTest, StagesSumToTheStepAndForkSeldom) {
     EXPECT_GT(stage.seconds, 0);
     EXPECT_LE(stage.waiting + stage.alone, stage.seconds);
   }
-  // Of a layer; what a product is too small for to be shared is a call instead of a fork.
+  // The bounds are per layer; a product that is too small to be shared is a call instead of a fork.
   const int layers = runner_->model().config().num_hidden_layers;
   EXPECT_LE(step.forks, kMostForks * layers * kSteps);
   EXPECT_LE(step.forks + step.calls, (kMostForks + kMostCalls) * layers * kSteps);

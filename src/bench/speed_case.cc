@@ -15,8 +15,9 @@
 namespace sluice {
 namespace {
 
-// Whether the draft of token `at` is right: of every 20 tokens in a row as many are as `acceptance` says, by chance
-// (Philox) which ones. The same in every run; a few dozen free draws would be right more or less often than was asked.
+// Returns whether the draft of token `at` is right. The share `acceptance` of every 20 tokens in a row is right, and
+// chance (Philox) decides which ones. It is the same in every run; a few dozen free draws would be right more or less
+// often than was asked.
 bool is_right(double acceptance, int at) {
   constexpr int kTokens = 20;
   const auto chance = [](int token) {
@@ -134,7 +135,7 @@ SpeedCases::Clock::time_point SpeedCases::begin() {
   return began;
 }
 
-// Until the device has done what it was asked. A device that has broken down is quick.
+// The seconds until the device has finished its work. A device that has broken down is quick.
 Result<double> SpeedCases::seconds_since(Clock::time_point begin) {
   runner_->wait();
   if (traces_) times_ = dynamic_cast<CudaDevice&>(*runner_->exec().device).end_kernel_times();
@@ -189,7 +190,7 @@ Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequ
       span.drafts = std::span(ids).subspan(at + 1, static_cast<std::size_t>(drafts));
     }
     SLUICE_RETURN_IF_ERROR(runner_->begin({&span, 1}));
-    runner_->wait();  // which rows stay is known then
+    runner_->wait();  // it is known then which rows stay
     const int kept = 1 + right_drafts(test.acceptance, done, drafts);
     runner_->commit(sequence, kept);
     count({.spans = {{test.depth + done, span.rows()}}, .logit_rows = span.rows()}, steps);

@@ -1,4 +1,4 @@
-// SpeedCase: one thing that `sluice bench` measures of a model, and how it is run.
+// SpeedCase: one measurement of a model by `sluice bench`, and the code that runs it.
 //
 //   prefill     `tokens` rows of one sequence that is `depth` tokens long already, in steps as the engine makes them
 //   decode      `tokens` steps of one row each, of one sequence that is `depth` tokens long already
@@ -9,6 +9,7 @@
 //               count
 // Token ids are spread over the vocabulary and always the same ones. A depth is a synthetic state
 // (fill_with_random_state()). Thread safety: one thread at a time.
+// Used by rounds.h and synthetic_state.cc.
 #pragma once
 
 #include <chrono>
@@ -36,28 +37,28 @@ struct SpeedCase {
   const char* name() const;
   std::string text() const;  // "prefill 512 at 8192"
   int context() const;       // tokens of a sequence at its end
-  // That count: of all sequences together.
+  // The tokens that count, of all sequences together.
   int measured_tokens() const { return tokens * concurrency; }
 };
 
-// How many of the drafts behind token `at` are right, up to the first that is not: the same in every run.
+// The number of right drafts after token `at`, up to the first wrong one: the same in every run.
 int right_drafts(double acceptance, int at, int drafts);
 
-// What routers chose in the steps that were counted, summed over steps and layers.
+// The choices of routers in the steps that were counted, summed over steps and layers.
 struct RoutingCount {
   int layers = 0;
-  double met = 0, fullest = 0;  // different experts; rows of the one that has most
+  double met = 0, fullest = 0;  // different experts; rows of the fullest one
 };
 
-// What the tests of a model share: the runner, and options as it was loaded with.
+// The common part of the tests of a model: the runner, and the options that it was loaded with.
 class SpeedCases {
  public:
   SpeedCases(Runner* runner, const EngineSetup& options);
 
-  // Runs the test once and returns its seconds. Where `steps` is given, it also counts what each step had to do.
-  // kResourceExhausted: not so many sequences decode at once, and why.
+  // Runs the test once and returns its seconds. If `steps` is given, it also counts the work of each step.
+  // kResourceExhausted: that many sequences cannot decode at once; the message says why.
   Result<double> run(const SpeedCase& test, std::vector<StepWork>* steps = nullptr);
-  // From now on runs are also measured by stage: stages() of the last one.
+  // From now on runs are also measured by stage; stages() has the times of the last run.
   void measure_stages() { measures_stages_ = true; }
   const StageTimes& stages() const { return stages_; }
   // Runs the timed part of the test once more and returns the times of the device's kernels. kUnavailable says what is
@@ -95,9 +96,9 @@ class SpeedCases {
 //
 // Every row of every plane is normally distributed, mean 0 and variance 1 as after a norm, and coded as the model
 // codes it; so no two rows are alike, and the indexer's scores differ. Compressor windows are empty. Deterministic.
-// Speed is that of a real context of the same length; what is computed from it means nothing.
+// Steps on it are as fast as on a real context of the same length, but their results mean nothing.
 
-// For a new, empty sequence. Fails if a prompt of `tokens` would: memory, the longest sequence.
+// Fills a new, empty sequence. Fails if a prompt of `tokens` tokens would: for memory, or the longest sequence.
 Status fill_with_random_state(Runner& runner, StateSlot sequence, int tokens);
 
 }  // namespace sluice

@@ -46,7 +46,7 @@ std::string stages_text(const SpeedRow& row) {
   return text;
 }
 
-// What the router of a layer chose in a step, in the mean, where it had rows to choose for at once.
+// The mean choices of a layer's router in a step, for tests in which it chooses for several rows at once.
 std::string routing_text(const SpeedRow& row) {
   const RoutingCount& routing = row.routing;
   if (routing.layers == 0 || row.test.kind != SpeedCase::Kind::kConcurrent) return {};
@@ -93,7 +93,7 @@ std::string short_count(int count) {
   return count >= 1024 && count % 1024 == 0 ? fmt::format("{}K", count / 1024) : fmt::format("{}", count);
 }
 
-// Of a test among others of its kind; short, since many stand side by side.
+// The label of a test among others of its kind; short, since many stand side by side.
 std::string label(const SpeedCase& test) {
   if (test.concurrency > 1) return short_count(test.concurrency);
   const std::string tokens = short_count(test.tokens);

@@ -1,5 +1,6 @@
-// Where the time of a step goes on a device: what each kernel adds, and what the stages of the step would take at the
-// machine's speed. Thread safety: pure functions.
+// Splits the time of a step on a device: the time that each kernel adds, and the time that the stages of the step would
+// take at the machine's speed. Thread safety: pure functions.
+// Used by rounds.h.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -22,13 +23,13 @@ struct StageLine {
   double adds_us = 0, bytes = 0, floor_us = 0;
 };
 struct StepKernels {
-  std::vector<KernelLine> kernels;  // those that add most first
+  std::vector<KernelLine> kernels;  // the largest first
   std::vector<StageLine> stages;    // likewise
   double step_us = 0, idle_us = 0;
 };
 
-// A kernel adds what it takes from the end of all before it to its own end; while none runs the device is idle.
-// times: of `works.size()` steps, in the order of their starts.
+// A kernel adds the time from the end of all kernels before it to its own end; while none runs the device is idle.
+// `times` are of `works.size()` steps, in the order of their starts.
 StepKernels step_kernels(const std::vector<KernelTime>& times, const std::vector<StepWork>& works,
                          const MachineSpeed& speed);
 // Kernels that add less than a thousandth of a step share one line.

@@ -7,7 +7,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two steps of a product, a kernel that runs beside it and ends later, and one behind a gap.
+// Two steps of a product, a kernel that overlaps it and ends later, and one after a gap.
 TEST(StepKernelsTest, AKernelAddsWhatNoneBeforeItCovers) {
   std::vector<KernelTime> times;
   for (const std::uint64_t step : {0, 100'000}) {

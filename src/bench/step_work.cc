@@ -14,7 +14,7 @@ void add_work(const StageWork& from, double bytes_times, double rows, StageWork&
   }
 }
 
-// Whether the indexer chooses in this step: some row sees more entries than it selects.
+// Returns whether the indexer chooses in this step: some row sees more entries than it selects.
 bool scores_index(const CacheLayout& layout, const StepShape& shape) {
   Position end = 0;
   for (const StepShape::Span& span : shape.spans) end = std::max(end, span.position + span.rows);

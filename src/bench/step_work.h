@@ -1,4 +1,5 @@
-// StepWork: what one step of a model has to read and to multiply, and the least time that a machine needs for it.
+// StepWork: the bytes that one step of a model has to read, its multiply-adds, and the least time that a machine needs
+// for them.
 //
 // Counted from the model: the weights that loading bound (model/weights/bound_weight.h), the experts that the router
 // chose, the cached rows that are read according to the layout. The floor is a sum over stages, for each the larger of
@@ -6,6 +7,7 @@
 // Weights count as the checkpoint stores them, whatever the kernels read. Attention, norms and hyper-connections count
 // as if they took no time.
 // Thread safety: plain values and pure functions.
+// Used by speed_case.h and step_kernels.h.
 #pragma once
 
 #include <array>
@@ -19,7 +21,7 @@
 namespace sluice {
 
 struct StageWork {
-  double bytes = 0, used_bytes = 0;  // of weights as stored, and in the form that the kernels read; of the cache
+  double bytes = 0, used_bytes = 0;                 // weights as stored, and as the kernels read them; or the cache's
   std::array<double, kInputForms> multiply_adds{};  // by InputForm
 };
 
@@ -41,24 +43,24 @@ struct StepShape {
   };
   std::vector<Span> spans;
   int logit_rows = 0;
-  double experts_chosen = 0;  // different ones, summed over the layers
+  double experts_chosen = 0;  // different experts, summed over the layers
   int rows() const;
 };
 
-// What a loaded model costs, prepared once.
+// The cost of a loaded model, prepared once.
 class ModelWork {
  public:
   ModelWork(const std::vector<BoundWeight>& weights, const CacheLayout& layout, const MoeConfig& moe);
 
   StepWork of(const StepShape& shape) const;
   int expert_layers() const { return expert_layers_; }
-  // How many different experts `rows` rows choose in all layers together, if each chooses at random.
+  // The expected number of different experts that `rows` rows choose in all layers together, if each chooses at random.
   double expected_experts(int rows) const;
 
  private:
   void add(const BoundWeight& weight);
 
-  // Of one row, or of one expert: bytes and multiply-adds.
+  // The bytes and multiply-adds of one row, or of one expert.
   StageWork dense_, scores_, head_, expert_, looked_up_;
   const CacheLayout& layout_;
   int experts_ = 0, slots_ = 0, expert_layers_ = 0;

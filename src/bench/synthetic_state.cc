@@ -34,7 +34,7 @@ struct CodedRows {
   std::vector<std::byte> bytes;
 };
 
-// Of a sequence that will be `tokens` long; of a window only what is in it then.
+// Random rows for a sequence that will be `tokens` long; for a window only the rows that are in it then.
 CodedRows code_rows(const Runner& runner, PlaneId id, const BatchSpan& span, int tokens) {
   const CacheLayout& layout = runner.pools().layout();
   const PlaneSpec& plane = layout[id];

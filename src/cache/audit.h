@@ -1,8 +1,9 @@
-// audit: the conservation and publication laws, checked. Every page has exactly the owners that its count says, used +
-// cached + vacant = all, each sequence holds exactly the pages of its position, and an inserted page held by a sequence
-// is a block that it has computed. With digests (PrefixCacheOptions), the bytes of a sample of the inserted pages are
-// those that were inserted, and every block that was computed again had the bytes of the first time. Cost: a pass over
-// all pages; for tests and debugging.
+// audit: checks the laws of conservation and publication. Every page has as many owners as it counts, and used + cached
+// + vacant = all. Each sequence holds exactly the pages of its position, and an inserted page that it holds is a block
+// that it has computed. With digests (PrefixCacheOptions), a sample of the inserted pages still has the bytes that were
+// inserted, and every recomputed block had the bytes of the first time. Cost: a pass over all pages; for tests and
+// debugging.
+// Used by engine/runner/runner.cc and engine/step/stepper_audit.cc.
 #pragma once
 
 #include <span>
@@ -26,8 +27,8 @@ struct ExpectedBlocks {
   int begin = 0, end = 0;
 };
 
-// The cache expects the blocks of `computing`, each as often as it is there, and no others: a request that waits for a
-// block which nobody computes would wait in vain.
+// Checks that the cache expects the blocks of `computing`, each as often as it is listed, and no others. A request that
+// waits for a block which no sequence computes would wait in vain.
 Status audit_expected(const PrefixCache& cache, std::span<const ExpectedBlocks> computing);
 
 }  // namespace sluice

@@ -104,7 +104,7 @@ TEST_F(AuditTest, ASampleMovesOnUntilItHasSeenEveryPage) {
   for (std::uint64_t turn = 0; turn < 40; ++turn) {
     seen += !audit(world_.pools(), {&world_[0], 1}, &world_.cache(), 1, turn).ok();
   }
-  EXPECT_EQ(seen, 1);  // of two inserted pages, one at a time; the other 39 begin at one that is sound
+  EXPECT_EQ(seen, 1);  // one of two inserted pages is changed; later turns begin at the sound one
   EXPECT_TRUE(audit(world_.pools(), {&world_[0], 1}, &world_.cache(), 0).ok());
 }
 

@@ -1,7 +1,8 @@
-// CachePools: the pools of a MemoryPlan: who owns which page and state, and their memory.
+// CachePools: the pools of a MemoryPlan: the owners of pages and states, and their memory.
 //
-// The lowest free page is always taken first. Owns the memory; `layout` and the device must outlive it. Thread safety:
-// one thread at a time (a forward pass may read and write pages that it was given from all of its threads).
+// The lowest free page is always allocated first. Owns the memory; `layout` and the device must outlive it. Thread
+// safety: one thread at a time (a forward pass may read and write pages that it was given from all of its threads).
+// Used by audit.h, engine/runner/runner.h, prefix_cache.h and sequence_state.h.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +35,7 @@ class CachePools {
   const Pool<WindowPage>& windows() const { return windows_; }
   const Pool<StateSlot>& slots() const { return slots_; }
 
-  // Of a slot; copy < plan().open_states.
+  // An open state of a slot; copy < plan().open_states.
   OpenState state_of(StateSlot slot, int copy) const { return OpenState(slot.value * plan_.open_states + copy); }
 
   CacheMemory& memory() { return memory_; }

@@ -1,5 +1,6 @@
 // Fault: deliberate faults, one at a time, to see that the tests of the laws find them (`sluice verify --inject`).
 // Nothing else sets one.
+// Used by engine/engine_options.cc and prefix_cache.h.
 #pragma once
 
 #include <string>
@@ -16,12 +17,12 @@ enum class Fault {
   kChunkReduction,     // attention's splits begin where the span begins
   kLeakedReference,    // a sequence that ends forgets to give back a page
   kIgnoredSalt,        // blocks have the same names under every salt
-  kStateOfDrafts,      // the open state behind the last draft is committed, whichever of them was right
+  kStateOfDrafts,      // the open state after the last draft is committed, whichever of them was right
   kInsertedDrafts,     // a block that a wrong draft completes is inserted
   kFutureEntries,      // rows of a span of few rows see the compressed entries that its last row completes
-  kTokenAfterEnd,      // drafts that were right are delivered behind the token that ends the sequence
+  kTokenAfterEnd,      // drafts that were right are delivered after the token that ends the sequence
   kForgottenResidual,  // a drafting layer's state is not carried from one pass to the next
-  kRowsAtResidual,     // its rows lie at the slot of the state that they are made of, not of the token
+  kRowsAtResidual,     // its rows lie at the slot of the state that they come from, not at the token's
 };
 
 const char* name(Fault fault);

@@ -23,7 +23,7 @@ struct Sizes {
   std::size_t fixed(int sequences, int extra) const {
     return (static_cast<std::size_t>(sequences) + 1) * states() + window_pages(sequences, extra) * window_page;
   }
-  std::size_t states() const { return static_cast<std::size_t>(open_states) * open; }  // of a sequence
+  std::size_t states() const { return static_cast<std::size_t>(open_states) * open; }  // bytes of a sequence's states
   std::size_t window_pages(int sequences, int extra) const {
     return window_page == 0 ? 0
                             : static_cast<std::size_t>(sequences) * static_cast<std::size_t>(steady) +

@@ -34,7 +34,7 @@ PrefixHit PrefixCache::lookup(const BlockChain& chain, Position known, Position 
   int resume = std::min(matched, most);
   const int wanted = resume;
   while (resume > 0 && !can_resume_behind(chain, resume)) --resume;
-  if (!geometry.has_latents) matched = resume;  // nothing tells what was computed before but the window pages
+  if (!geometry.has_latents) matched = resume;  // only the window pages tell what was computed before
   if (resume < std::min(wanted, matched)) demand(chain[wanted - 1]);
 
   hit.resume = resume * kBlockTokens;
@@ -105,7 +105,7 @@ void PrefixCache::keep_window(const BlockChain& chain, int block) {
 
 bool PrefixCache::keeps(const BlockChain& chain, int block) const {
   const RetentionRules& rules = options_.retention;
-  // A wide window needs several pages behind a boundary: a page is kept for each boundary that it serves.
+  // A wide window needs several pages before a boundary: a page is kept for each boundary that it serves.
   for (int end = block; end < block + std::max(1, pools_->geometry().resume_pages); ++end) {
     if (chain.keeps(end) || (rules.every_64th && (end + 1) % RetentionRules::kLadderBlocks == 0)) return true;
     if (rules.demand && end < chain.blocks() && demanded_.contains(chain[end])) return true;

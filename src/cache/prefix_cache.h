@@ -1,13 +1,14 @@
-// PrefixCache: finds what is cached of a sequence's tokens, and inserts what was computed.
+// PrefixCache: finds the cached prefix of a sequence's tokens, and inserts computed blocks.
 //
 // A hit is the longest n such that the latent pages of blocks 0..n-1 and the last window pages before block n are
-// cached, and at least one token is left to compute. If more latent blocks match than can be resumed behind, they are
-// shared all the same, and the rows between are computed for their windows only; the place is remembered, so that the
-// window page there is kept the next time it is made (the demand rule).
+// cached, and at least one token is left to compute. If the latent blocks match further than a sequence can resume,
+// they are shared all the same, and the rows between are computed for their windows only. The place is remembered, so
+// that the window page there is kept the next time it is made (the demand rule).
 //
 // Blocks that a running sequence is about to compute are expected: a request that needs them may wait for them instead
 // of computing them again. Blocks are inserted after they are computed, never before. Does not own the pools. Thread
 // safety: one thread at a time.
+// Used by audit.h, engine/runner/runner.h, engine/step/sequence_table.h and sequence_state.h.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -43,9 +44,9 @@ class PrefixCache {
   void set_retention(const RetentionRules& rules) { options_.retention = rules; }  // between requests
   Fault fault() const { return options_.fault; }
 
-  // For a sequence with `known` tokens; the chain covers their full blocks. Remembers a demand if the hit is shorter
-  // than what matches, or will match once the expected blocks are there.
-  // At most `most_resume` tokens need not be computed, however much is cached.
+  // Looks up a sequence with `known` tokens; the chain covers their full blocks. Remembers a demand if the hit is
+  // shorter than the match, or than the match once the expected blocks are there. The hit saves at most `most_resume`
+  // tokens, however much is cached.
   PrefixHit lookup(const BlockChain& chain, Position known, Position most_resume = kNoLimit);
 
   // A running sequence will compute blocks [begin, end) of the chain; every expect() is undone by a forget_expected()
@@ -53,11 +54,11 @@ class PrefixCache {
   void expect(const BlockChain& chain, int begin, int end);
   void forget_expected(const BlockChain& chain, int begin, int end);
 
-  // Block `block` of the chain has been computed in this page, which the caller owns. Returns the page to use from now
-  // on: if another page already has this content, the caller's is released and the other one claimed.
+  // Inserts the page, which the caller owns and in which block `block` of the chain has been computed. Returns the page
+  // to use from now on: if another page already has this content, the caller's is released and the other one claimed.
   LatentPage insert(LatentPage page, const BlockChain& chain, int block);
   WindowPage insert(WindowPage page, const BlockChain& chain, int block);
-  // The window page of block `block` stays cached when its owners are gone.
+  // Lets the window page of block `block` stay cached when its owners are gone.
   void keep_window(const BlockChain& chain, int block);
 
   // Forgets every page that no sequence holds, and all demands.
@@ -69,10 +70,10 @@ class PrefixCache {
   std::uint64_t digest_now(LatentPage page) const { return pools_->memory().digest(page); }
   std::uint64_t digest_now(WindowPage page) const { return pools_->memory().digest(page); }
   bool has_digests() const { return options_.digests; }
-  // The first block that was computed again with other bytes, in words; "": none. Only with options.digests.
+  // A text about the first block that was computed again with other bytes; "": none. Only with options.digests.
   const std::string& other_bytes() const { return other_bytes_; }
   std::size_t expected_blocks() const { return expected_.size(); }
-  // How many sequences are expected to compute the block.
+  // The number of sequences that are expected to compute the block.
   int expected(const BlockHash& hash) const {
     const auto found = expected_.find(hash);
     return found == expected_.end() ? 0 : found->second;

@@ -399,7 +399,7 @@ TEST(PrefixCacheTest, SwitchedOffItFindsAndInsertsNothing) {
   EXPECT_EQ(world.pools().latents().vacant(), 40);
 }
 
-// What follows holds for every kind of layout.
+// The tests below hold for every kind of layout.
 class PrefixCacheLayoutTest : public ::testing::TestWithParam<ToyShape> {};
 
 TEST_P(PrefixCacheLayoutTest, ARepeatedPromptComputesItsLastBlockOnly) {

@@ -1,7 +1,7 @@
-// Random lives of several sequences in pools that are too small for them, on every kind of layout: requests with common
-// beginnings that resume from the cache, compute in pieces, with drafts of which some stay, compute in vain, go back,
-// go another way, fork, are swapped out and in, are aborted, are preempted, and a cache that is reset at times. Every
-// output is that of the tokens alone; every page is audited after every operation; nothing is left at the end.
+// Random lives of several sequences in pools that are too small for them, on every kind of layout. Requests with common
+// beginnings resume from the cache and compute in pieces, with drafts of which some stay. They discard rows, go back,
+// go another way, fork, are swapped out and in, aborted and preempted; at times the cache is reset. Every output must
+// be that of the tokens alone. Every page is audited after every operation, and nothing is left at the end.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -107,7 +107,7 @@ class Lives {
     const int rows = 1 + below(std::min(rest, below(3) == 0 ? 4 : 300));
     const BlockChain* chain = &*life.chain;
     if (world_.compute(i, life.tokens, std::min(rows, rest), chain)) return;
-    end(static_cast<std::size_t>(below(static_cast<int>(lives_.size()))), true);  // somebody is preempted
+    end(static_cast<std::size_t>(below(static_cast<int>(lives_.size()))), true);  // preempts some sequence
   }
 
   // A span of drafts, right up to some row. Some are beyond the sequence's end.

@@ -78,7 +78,7 @@ TEST_P(SequenceLawTest, TruncatedAndGoneAnotherWayIsAnotherSequence) {
     const BlockChain other_chain = world.prompt_chain(other);
     advance(world, 0, other, 700, &other_chain);
     world.end(0);
-    world.start(0, chain, 700);  // what was published of the first is still that
+    world.start(0, chain, 700);  // the blocks published by the first are still the same
     advance(world, 0, tokens_, 700, &chain);
   }
 }
@@ -158,7 +158,7 @@ TEST_P(SequenceLawTest, AForkOrATruncationBelowTheSharedLatentsIsSound) {
     const BlockChain names = world.chain(std::span(tokens_).first(600));
     world.start(0, names, 600);  // resumes at 0 where there are windows, and shares 512
     advance(world, 0, tokens_, std::max(world[0].position(), 1 + below(600)), &chain);
-    world.fork(0, 1);  // whose tokens may be others from here on, below the latents that the first one shares, too
+    world.fork(0, 1);  // its tokens may differ from here on, also below the latents that the first one shares
     world.expect_sound();
     const auto forked = diverging(tokens_, world[1].position(), 3);
     const int p = below(600);  // at times beyond its position, but below the latents that it shares

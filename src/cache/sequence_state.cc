@@ -68,7 +68,8 @@ void SequenceState::take_boundary_state() {
                                         window_pages_.empty() ? WindowPage() : window_pages_.back(), committed());
 }
 
-// Whether the last page of either kind would be written while it is another's too, or inserted.
+// Counts the pages to copy: the last page of either kind, if it would be written while it is another's too, or
+// inserted.
 bool SequenceState::copy_on_write(int* latents, int* windows) const {
   *latents = *windows = 0;
   if (position_ % kBlockTokens == 0) return false;
@@ -261,7 +262,7 @@ void SequenceState::save(std::span<std::byte> bytes) const {
   pools_->memory().save(latents, window_pages_, committed(), bytes);
 }
 
-// Of the pages of blocks [begin, end), how many are not held by anybody. Those of complete blocks may be found.
+// The number of pages of blocks [begin, end) that must come from the free ones. Pages of complete blocks may be cached.
 template <class Page>
 int SequenceState::free_pages_needed(const Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end) {
   int needed = 0;
@@ -273,7 +274,7 @@ int SequenceState::free_pages_needed(const Pool<Page>& pool, std::span<const Blo
   return needed;
 }
 
-// Those that are found are claimed before any is allocated, which might evict them.
+// Claims all cached pages before it allocates any, as allocating might evict them.
 template <class Page>
 void SequenceState::take_pages(Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end,
                                std::vector<Page>* pages) {
@@ -307,7 +308,7 @@ bool SequenceState::restore(std::span<const std::byte> bytes, Position position,
   first_window_block_ = first_window;
   position_ = position;
   SLUICE_CHECK(bytes.size() == saved_bytes(), "the bytes are those of a sequence at this position");
-  const auto written = [](const auto& pool, auto pages) {  // what is inserted is there already
+  const auto written = [](const auto& pool, auto pages) {  // inserted pages are there already
     for (auto& page : pages) {
       if (pool.inserted(page)) page = {};
     }

@@ -1,5 +1,5 @@
-// SequenceState: what is cached of one sequence for positions [0, position()): a latent page per block, the window
-// pages that the next row can see or that going back to the last block boundary needs, and the open state.
+// SequenceState: the cached state of one sequence for positions [0, position()). It has a latent page per block, the
+// window pages that the next row can see or that going back to the last block boundary needs, and the open state.
 //
 //   resume(...)     an empty sequence takes over cached pages
 //   reserve(n, d)   pages for the next n rows, the last d of which compute tokens that somebody guessed (drafts)
@@ -17,6 +17,7 @@
 //   save, restore   save as bytes, close, restore = no interruption
 // Pages are given back tail first; close() before the end of its life. `pools` must outlive it. Thread safety: one
 // thread at a time.
+// Used by audit.h and engine/runner/runner.h.
 #pragma once
 
 #include <algorithm>
@@ -40,8 +41,8 @@ class SequenceState {
 
   // Becomes the empty sequence, and the owner of `slot`, which the caller allocated.
   void open(CachePools* pools, StateSlot slot);
-  // Becomes the same sequence as `other` up to its position, sharing the pages of it: the tokens behind may be others,
-  // so latents that `other` has from the prefix cache for its own are not shared.
+  // Becomes the same sequence as `other` up to its position, and shares the pages up to there. Later tokens may differ,
+  // so latents that `other` has from the prefix cache for its own later tokens are not shared.
   void fork(const SequenceState& other, StateSlot slot);
   // Gives back everything; closed afterwards. The vectors keep their capacity for the next open().
   void close();
@@ -53,13 +54,13 @@ class SequenceState {
   Position position() const { return position_; }
   int reserved_rows() const { return reserved_; }
 
-  // False, and without effect, if a pool is short. At most one reservation at a time; rows > drafts, of which there are
-  // at most MemoryPlan::open_states - 2.
+  // Reserves pages for the next rows. Returns false and changes nothing if a pool is short. There is at most one
+  // reservation at a time; rows > drafts, and drafts <= MemoryPlan::open_states - 2.
   bool reserve(int rows, int drafts = 0);
   // Valid until the next call of anything but a const function.
   BatchSpan span() const;
-  // The first `rows` rows of the reservation stay: all that are no drafts, and any number of those. With a cache, the
-  // blocks that they complete are inserted under their names in `chain`.
+  // Keeps the first `rows` rows of the reservation: all rows that are no drafts, and any number of the drafts. With a
+  // cache, the blocks that they complete are inserted under their names in `chain`.
   void commit(int rows, PrefixCache* cache = nullptr, const BlockChain* chain = nullptr);
   void discard();
   // The open state after the last row of the reservation.
@@ -68,22 +69,23 @@ class SequenceState {
   // `chain`, when given, finds window pages that are no longer held but still cached.
   Position truncate(Position p, const BlockChain* chain = nullptr);
 
-  // The state as bytes, an image (cache/pages/cache_memory.h); restore() reads them into an open, empty sequence:
-  // blocks that are still cached are claimed, the others copied. False, and without effect, if a pool is short.
+  // save() writes the state as bytes, an image (cache/pages/cache_memory.h). restore() reads them into an open, empty
+  // sequence: blocks that are still cached are claimed, the others copied. It returns false and changes nothing if a
+  // pool is short.
   std::size_t saved_bytes() const;
   void save(std::span<std::byte> bytes) const;
   bool restore(std::span<const std::byte> bytes, Position position, PrefixCache* cache = nullptr,
                const BlockChain* chain = nullptr);
 
-  // Makes the window pages behind the last block boundary stay cached when the sequence leaves them.
+  // Lets the window pages before the last block boundary stay cached when the sequence leaves them.
   void keep_last_boundary(PrefixCache& cache, const BlockChain& chain) const;
   // For tests of short memory: an empty sequence that holds this many latent pages, or all there are if fewer.
   void occupy(int latent_pages);
   int occupied() const { return occupied_; }
-  // Latent pages that nobody else holds.
+  // The number of latent pages that no other sequence holds.
   int exclusive_latent_pages() const;
 
-  Position shared() const { return shared_; }  // latent pages of rows below came from the prefix cache
+  Position shared() const { return shared_; }  // latent pages of rows below this came from the prefix cache
   // The latents of rows below this are in the pages that it holds: more than position() if they are shared, or if it
   // was truncated within a block.
   Position latents_end() const { return std::max({position_, shared_, latents_end_}); }
@@ -111,7 +113,7 @@ class SequenceState {
 
   CachePools* pools_ = nullptr;
   StateSlot slot_;
-  int committed_copy_ = 0;  // of the open states, which are a ring
+  int committed_copy_ = 0;  // index among the open states, which are a ring
   Position position_ = 0;
   Position shared_ = 0;  // rows below write no latents: their pages came from the prefix cache
   Position latents_end_ = 0;

@@ -33,7 +33,7 @@ TEST_F(SequenceStateTest, HoldsABlocksLatentsAndTheWindow) {
   EXPECT_EQ(world_.pools().bytes_used(), 0U);
 }
 
-// What an op finds at an address, and what it leaves there.
+// Read and write a byte at a device address, as an op would.
 std::byte read(DeferredDevice& device, const std::byte* at) {
   std::byte found{};
   device.download({&found, at, 1});
@@ -100,7 +100,7 @@ TEST_F(SequenceStateTest, OnlyDraftsAreRejected) {
   EXPECT_DEATH(world[0].commit(1), "only drafts are rejected");
 }
 
-// What a later step reads is enqueued before it; only bytes for the host are waited for.
+// Changes are enqueued before the later steps that read them; only bytes for the host are waited for.
 TEST_F(SequenceStateTest, NothingButSavingWaitsForTheDevice) {
   const auto tokens = toy_tokens(1, 700);
   const BlockChain chain = world_.prompt_chain(tokens);

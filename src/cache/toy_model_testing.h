@@ -1,7 +1,7 @@
-// ToyModel: what the tests of the cache compute in it. Every row it writes and every output it gives is a hash of
-// everything that it reads back through the span's page tables: two window planes, the upper one a function of what
-// the row sees in the lower one and in the latents; latent planes at any number of tokens a row; an accumulator for
-// each of those that has more than one; and the token before, which is carried over a block's boundary. So a page given
+// ToyModel: the model that the tests of the cache compute. Every row it writes and every output it gives is a hash of
+// everything that it reads back through the span's page tables. It has two window planes, the upper one a function of
+// the row's view of the lower one and of the latents. It has latent planes at any number of tokens a row, with an
+// accumulator for each that has more than one. The previous token is carried over a block's boundary. So a page given
 // to two sequences, a row in the wrong place, a state that was not committed or a key too many changes every output
 // after it. Integers only: equality is exact.
 #pragma once

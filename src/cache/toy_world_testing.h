@@ -1,6 +1,6 @@
 // ToyWorld: pools, a prefix cache and sequences for tests, in which a ToyModel computes. Every output is compared with
 // that of the same tokens alone in one piece, and every page is audited. The pools are in the memory of a device that
-// lags behind and that only the model may touch.
+// runs late and that only the model may touch.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ class ToyWorld {
     chain.extend(tokens);
     return chain;
   }
-  // With the blocks to keep that follow from a prompt of all these tokens.
+  // The chain with the blocks to keep that follow from a prompt of all these tokens.
   BlockChain prompt_chain(std::span<const TokenId> tokens, const std::string& salt = "",
                           const std::vector<Position>& message_starts = {}) const {
     BlockChain named = chain(tokens, salt);
@@ -94,7 +94,7 @@ class ToyWorld {
     expect_sound();
     return true;
   }
-  // The same with drafts behind the rows, of which those up to the row `right` stay: what others compute is wrong.
+  // Does the same with drafts after the rows; those up to the row `right` stay, and the others compute wrong values.
   bool compute_drafts(std::size_t i, std::span<const TokenId> tokens, int rows, int drafts, int right,
                       const BlockChain* chain) {
     if (!states_[i].reserve(rows + drafts, drafts)) return false;
@@ -146,7 +146,7 @@ class ToyWorld {
 
  private:
   void compare(std::size_t i, std::span<const TokenId> tokens) { compare(i, tokens, tokens); }
-  // Of `computed`, the rows up to the first that is not `tokens`.
+  // Compares the rows of `computed` up to the first that differs from `tokens`.
   void compare(std::size_t i, std::span<const TokenId> tokens, std::span<const TokenId> computed) {
     const std::vector<ToyModel::Word> out = forward(i, computed);
     const std::vector<ToyModel::Word>& expected = alone(tokens);

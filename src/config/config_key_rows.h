@@ -1,4 +1,5 @@
 // Rows of the tables of config keys that many families have. Internal to config_keys_*.cc.
+// Used by config_keys_decoder.cc and config_keys_deepseek.cc.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,8 @@
-// The keys of config.json, one table a family (config_keys_*.cc, docs/models/config_keys.md): the default, where else a
-// value may stand, which place wins, and what a value must agree with. The defaults are those of the transformers
-// library. ConfigReader reads by the table, and by nothing else: a key that no table has is an error of ours.
+// The keys of config.json, one table a family (config_keys_*.cc, docs/models/config_keys.md): the default, the other
+// places of a value, the place that wins, and the values that it must agree with. The defaults are those of the
+// transformers library. ConfigReader reads by the table alone: reading a key that no table has is a bug.
 // Thread safety: constants; a reader is a local object.
+// Used by config.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +38,11 @@ struct ConfigKey {
   std::string_view name;
   KeyType type = KeyType::kOther;
   std::string_view absent = {};   // the default; kRequired; kComputed: the family's code says what follows
-  double min = 0, max = 0;        // of numbers, inclusive
-  std::string_view winner = {};   // other names of the key, "a|b", of which the first that is there counts
-  std::string_view standin = {};  // a name that counts where the key is absent
-  std::string_view values = {};   // the only texts (or the only flag) that are computed, "a|b"
-  std::string_view rule = {};     // what it must agree with, for readers of the documentation
+  double min = 0, max = 0;        // bounds of numbers, inclusive
+  std::string_view winner = {};   // other names of the key, "a|b"; the first that is there counts
+  std::string_view standin = {};  // a name that counts if the key is absent
+  std::string_view values = {};   // the only supported texts (or flag), "a|b"
+  std::string_view rule = {};     // values that it must agree with, for the documentation
   KeyNull null = KeyNull::kAbsent;
 };
 
@@ -77,12 +78,12 @@ class ConfigReader {
   std::string text(std::string_view key);
   std::vector<std::string> texts(std::string_view key);
   std::vector<std::int32_t> integers(std::string_view key);
-  // None for a null that means none, and for a default that is kComputed or "none".
+  // No value for a null that means none, and for a default that is kComputed or "none".
   std::optional<int> maybe_integer(std::string_view key);
 
-  // Whether the config says it, under any of its names.
+  // Returns whether the config has the key, under any of its names.
   bool given(std::string_view key) const;
-  // Records a failure that the caller found. Where the config does not say the key, the message says the default.
+  // Records a failure that the caller found. If the config does not have the key, the message gives the default.
   void fail(std::string_view key, std::string_view expected);
   // Refuses values of `values` columns that nothing above has read.
   void check_fixed_values();

@@ -36,7 +36,7 @@ constexpr ConfigKey kLayerTypes = {.name = "layer_types",
                                        "full_attention or sliding_attention, one a layer; wins over "
                                        "max_window_layers"};
 
-// Of Qwen2 and Qwen3.
+// Keys of Qwen2 and Qwen3.
 constexpr auto kQwenWindows = keys({
     kUseWindow,
     window_key("of some layers, with use_sliding_window"),

@@ -63,7 +63,7 @@ constexpr ConfigKey mlp_types_key(std::string_view rule) {
 
 constexpr auto kLatentDims = keys({kKvRank, kNopeDims, kRopeDims, kValueDims});
 constexpr auto kLastKeys = keys({kPredict, kUnusedKeyHeads, kUnusedHeadDim, kQkHeadDim});
-// Of V3 and V3.2.
+// Keys of V3 and V3.2.
 constexpr auto kGroupRouting = keys({
     fixed_key("topk_method", "noaux_tc"),
     fixed_key("scoring_func", "sigmoid"),

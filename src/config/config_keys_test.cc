@@ -15,7 +15,7 @@
 namespace sluice::config_keys_test {
 namespace {
 
-// What docs/models/config_keys.md has between its marks.
+// The text that docs/models/config_keys.md has between its marks.
 std::string tables() {
   std::string text = "\n## Every family\n\n" + table_text({"", every_familys_keys()});
   text += "\n## Rope parameters\n\n| type | required | optional |\n|---|---|---|\n" + rope_types_text();

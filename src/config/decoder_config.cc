@@ -42,8 +42,8 @@ void read_layer_types(ConfigReader& reader, const std::vector<std::string>& type
   }
 }
 
-// Which layers of Qwen2 and Qwen3 have a window. Without layer_types those from max_window_layers on, with
-// use_sliding_window.
+// Reads which layers of Qwen2 and Qwen3 have a window. Without layer_types these are the layers from max_window_layers
+// on, with use_sliding_window.
 void read_some_windows(ConfigReader& reader, DecoderConfig& decoder) {
   const bool asked = reader.flag("use_sliding_window");
   const int window = reader.maybe_integer("sliding_window").value_or(0);
@@ -78,7 +78,7 @@ void read_experts(ConfigReader& reader, ModelConfig& config, DecoderConfig& deco
   }
 }
 
-// What all families have; the decoder's windows and experts are to be read.
+// Reads the part that all families have; the decoder's windows and experts are still to be read.
 DecoderConfig read_start(ConfigReader& reader, ModelConfig& config) {
   DecoderConfig decoder;
   read_heads(reader, config);

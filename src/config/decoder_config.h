@@ -1,5 +1,6 @@
 // The part of a model's configuration that the plain multi-head families have: Llama, Mistral, Qwen2, Qwen3 and
-// Qwen3-MoE. They differ in what is switched on, and in which layers have windows. Thread safety: plain values.
+// Qwen3-MoE. They differ in the options that are on, and in the layers that have windows. Thread safety: plain values.
+// Used by model_config.h and model_families.cc.
 #pragma once
 
 #include <vector>
@@ -13,10 +14,10 @@ class ConfigReader;
 
 struct DecoderConfig {
   bool qk_norm = false;   // RMS norm of each head's query and key before they are rotated
-  bool qkv_bias = false;  // of the projections to queries, keys and values
+  bool qkv_bias = false;  // biases of the projections to queries, keys and values
   bool o_bias = false;
-  bool mlp_bias = false;            // of the projections of dense feed-forward layers
-  int intermediate_size = 0;        // of dense feed-forward layers
+  bool mlp_bias = false;            // biases of the projections of dense feed-forward layers
+  int intermediate_size = 0;        // in dense feed-forward layers
   std::vector<int> windows;         // [num_hidden_layers]: keys that a row sees, its own included; 0: all
   std::vector<bool> sparse_layers;  // [num_hidden_layers]: a mixture of experts
 };

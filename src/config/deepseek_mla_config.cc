@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// How a family routes.
+// The routing of a family.
 enum class Routing { kSoftmax, kSigmoidBias };
 
 void read_attention(ConfigReader& reader, ModelConfig& config, DeepSeekMlaConfig& mla) {
@@ -35,7 +35,7 @@ void read_first_sparse_layer(ConfigReader& reader, DeepSeekMlaConfig& mla) {
   }
 }
 
-// Which layers have experts: mlp_layer_types where it counts.
+// Reads which layers have experts: from mlp_layer_types if it counts.
 void read_sparse_layers(ConfigReader& reader, bool types_win, int layers, DeepSeekMlaConfig& mla) {
   mla.sparse_layers.assign(static_cast<std::size_t>(layers), false);
   if (!reader.given("mlp_layer_types") || (!types_win && reader.given("first_k_dense_replace"))) {

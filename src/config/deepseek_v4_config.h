@@ -1,5 +1,6 @@
 // The part of a model's configuration that only the DeepSeek-V4 family has.
 // The field names are the keys of the official config.json (docs/models/deepseek_v4.md §1).
+// Used by deepseek_v4_schedule.cc, model_config.h and model_families.cc.
 #pragma once
 
 #include <vector>
@@ -11,7 +12,7 @@ namespace sluice {
 struct ModelConfig;
 class ConfigReader;
 
-// What differs from layer to layer.
+// The settings that differ from layer to layer.
 struct DeepSeekV4Layer {
   int compress_ratio = 0;     // 0: sliding window only; 4: CSA; 128: HCA
   bool hash_routing = false;  // experts chosen by token id, else by score and bias
@@ -42,7 +43,7 @@ struct DeepSeekV4Config {
 Status read_deepseek_v4_config(ConfigReader& reader, ModelConfig& config);
 
 // The parts of a DeepSeek-V4 config that come in two forms: the official keys, and those of the newer transformers
-// form. Where both are there, the official keys win. See docs/models/deepseek_v4.md §1.1, §1.2.
+// form. If both are there, the official keys win. See docs/models/deepseek_v4.md §1.1, §1.2.
 
 struct DeepSeekV4Config;
 struct ModelConfig;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kCsaRatio = 4;
 constexpr int kHcaRatio = 128;
-constexpr int kDefaultHashLayers = 3;  // of the transformers library
+constexpr int kDefaultHashLayers = 3;  // the transformers library's default
 constexpr double kDefaultTheta = 10000.0;
 constexpr double kDefaultCompressTheta = 160000.0;
 

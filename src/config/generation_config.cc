@@ -30,7 +30,7 @@ constexpr OtherKey kOtherKeys[] = {
     {"diversity_penalty", 0}, {"penalty_alpha", 0},   {"guidance_scale", 1},       {"min_new_tokens", 0},
     {"min_length", 0},
 };
-// Those whose values are lists or objects: anything asks for something.
+// Keys whose values are lists or objects: any such value asks for something.
 constexpr std::string_view kOtherLists[] = {
     "bad_words_ids",   "suppress_tokens",     "begin_suppress_tokens",
     "sequence_bias",   "stop_strings",        "exponential_decay_length_penalty",

@@ -20,7 +20,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kMaxExperts = 1 << 17;  // of all layers; each is three tensors, to be listed and looked for
+constexpr std::int64_t kMaxExperts = 1 << 17;  // in all layers; each is three tensors to be listed and looked up
 constexpr std::string_view kCausal = "ForCausalLM", kBase = "Model";
 
 bool has_architecture(const ModelFamily& family, std::string_view name) {
@@ -46,8 +46,8 @@ const ModelFamily* family_of_architectures(const std::vector<std::string>& archi
   return nullptr;
 }
 
-// By "model_type", as in the transformers library; "architectures" must not mean another family. Where "model_type" is
-// missing, by "architectures".
+// Finds the family by "model_type", as in the transformers library; "architectures" must not mean another family. If
+// "model_type" is missing, it finds the family by "architectures".
 const ModelFamily* find_family(JsonFields& fields) {
   std::vector<std::string> architectures;
   std::string model_type;
@@ -95,7 +95,7 @@ std::string read_torch_dtype(JsonFields& fields) {
   return dtype;
 }
 
-// The ids below `key`, one or a list. Those that no token has mean none: they become a note.
+// The ids below `key`, one or a list. Ids that no token has mean none: they become a note.
 std::vector<std::int32_t> read_special_ids(JsonFields& fields, std::string_view key, ModelConfig& config) {
   std::vector<std::int32_t> ids;
   const boost::json::value* value = fields.find(key);
@@ -139,7 +139,7 @@ void note_unknown_keys(const ConfigReader& reader, ModelConfig& config) {
                                      fmt::join(unknown, "', '"), unknown.size() == 1 ? "it" : "them"));
 }
 
-// Of a checkpoint in another scheme: the failure, and a way out.
+// The failure for a checkpoint in another scheme, with a way out.
 Status other_quantization(const Status& failure, std::string_view method) {
   return invalid_argument(fmt::format(
       "{}; weights quantised by {} are not read: use the model's checkpoint in bf16 or in FP8 with a scale for each "

@@ -3,6 +3,7 @@
 // The common part has what every family has; a family's own part is a member of the variant `family`. Families are
 // listed once, in model_families.cc. Field names are the keys of config.json unless a comment says otherwise. Errors
 // say what was expected and found for which key. Thread safety: plain values.
+// Used by 6 folders, among them bench, cli, config, engine and model.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ struct MoeConfig {
   std::optional<double> swiglu_limit;  // clamp inside SwiGLU; none: no clamp
   std::string expert_dtype;            // "fp4", "fp8" or "bf16": the routed experts
   bool expert_dtype_is_given = false;  // false: the default; a loader may go by the tensors instead
-  bool routes_by_token = false;        // of made-up weights: every layer has a table of experts by token id
+  bool routes_by_token = false;        // made-up weights: every layer has a table of experts by token id
 };
 
 // quantization_config; `fp8` false when there is none.
@@ -73,7 +74,7 @@ struct ModelConfig {
   MoeConfig moe;
   QuantizationConfig quantization;
   std::variant<DeepSeekV4Config, DeepSeekMlaConfig, DecoderConfig> family;
-  std::vector<std::string> notes;          // what a person should know of the file: ids that no token has, other keys
+  std::vector<std::string> notes;          // remarks for the user: ids that no token has, other keys
   std::vector<std::string> default_sizes;  // "head_dim 128": sizes that the file leaves to the family's defaults
 
   const DeepSeekV4Config& v4() const { return std::get<DeepSeekV4Config>(family); }

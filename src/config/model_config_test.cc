@@ -378,7 +378,7 @@ TEST(ModelConfigErrors, UnsupportedVariants) {
   EXPECT_THAT(error_with({{"rope_scaling", {{"type", "dynamic"}}}}), HasSubstr("\"yarn\" or \"default\""));
 }
 
-// What every accepted config promises to the code that uses it.
+// Checks the promises of every accepted config to the code that uses it.
 void check_promises(const ModelConfig& c) {
   const DeepSeekV4Config& v4 = c.v4();
   ASSERT_EQ(v4.layers.size(), static_cast<std::size_t>(c.num_hidden_layers));

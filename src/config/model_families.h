@@ -1,6 +1,7 @@
-// The families of models, and what reads their configuration, one line each (docs/dev/adding_a_model.md). Which code
-// computes a family follows from the type of its part of the configuration (src/model/families.cc); how it writes
-// conversations, if no template says so, from its model type (src/text/chat/chat.cc). Thread safety: constants.
+// The families of models and the readers of their configuration, one line each (docs/dev/adding_a_model.md). The type
+// of a family's part of the configuration decides the code that computes it (src/model/families.cc). Without a
+// template, its model type decides how it writes conversations (src/text/chat/chat.cc). Thread safety: constants.
+// Used by model_config.cc.
 #pragma once
 
 #include <span>
@@ -17,8 +18,8 @@ class ConfigReader;
 struct ModelFamily {
   std::string_view architecture;  // in config.json; without its end "ForCausalLM", "Model" means the same
   std::string_view model_type;    // decides, as in the transformers library
-  const ConfigTable* keys;        // what its config.json may say
-  // Reads what config.json says beyond what every family has, and sets ModelConfig::family.
+  const ConfigTable* keys;        // keys of its config.json
+  // Reads the family's own keys of config.json, and sets ModelConfig::family.
   Status (*read_config)(ConfigReader& reader, ModelConfig& config);
   std::string_view other_model_type = {};    // another name of it
   std::string_view other_architecture = {};  // too

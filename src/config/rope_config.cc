@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kMaxFactor = 1e6;
 
-// What of a rope dictionary is read, by type. Keys of other types do not count, keys that no type has are refused.
+// The keys of a rope dictionary that are read, by type. Keys of other types do not count, and keys that no type has are
+// refused.
 struct RopeType {
   std::string_view name, required, optional;
 };
@@ -31,7 +32,7 @@ constexpr auto kRopeTypes = std::to_array<RopeType>({
     {"llama3", "factor low_freq_factor high_freq_factor", "original_max_position_embeddings"},
     {"proportional", "", "factor partial_rotary_factor"},
 });
-// Of every type. "finetuned" says how a file was made.
+// Keys of every type. "finetuned" only tells how a file was made.
 constexpr std::string_view kRopeKeys = "rope_type type rope_theta partial_rotary_factor mscale_all_dim finetuned";
 
 bool has_word(std::string_view words, std::string_view word) {
@@ -105,7 +106,7 @@ class RopeReader {
         .fail("partial_rotary_factor", "1, as heads are rotated whole");
   }
 
-  // Where both are there, the one at the top wins; where none is, max_position_embeddings counts.
+  // If both are there, the one at the top wins; if none is, max_position_embeddings counts.
   int original_positions() {
     double original = max_positions_;
     scaling_.read("original_max_position_embeddings", original, 1.0, kMaxPositions);

@@ -1,8 +1,8 @@
 // RopeConfig: the rotary embedding of a model or of one kind of its layers, and its keys in config.json. They stand in
-// rope_scaling {type or rope_type, ...} or in rope_parameters {rope_type, rope_theta, ...}, of which rope_scaling
-// counts alone where it has keys. The rules are the transformers library's: rope_theta and partial_rotary_factor among
-// them win over those at the top of the config, original_max_position_embeddings at the top wins over the one among
-// them. Thread safety: plain values.
+// rope_scaling {type or rope_type, ...} or in rope_parameters {rope_type, rope_theta, ...}; if rope_scaling has keys,
+// it alone counts. The rules are the transformers library's: rope_theta and partial_rotary_factor there win over those
+// at the top of the config, but original_max_position_embeddings at the top wins. Thread safety: plain values.
+// Used by config/gguf/gguf_llama.cc, model/rope.h and model_config.h.
 #pragma once
 
 #include <string>
@@ -50,10 +50,10 @@ struct RopeConfig {
 double yarn_mscale(double factor, double mscale);
 
 // Fills `rope` for a model whose layers are all alike and rotate `dims` values. YaRN's attention factor is the config's
-// own; else g(mscale) / g(mscale_all_dim) where both are given; else g(1).
+// own; else g(mscale) / g(mscale_all_dim) if both are given; else g(1).
 Status read_rope_config(ConfigReader& reader, int max_position_embeddings, int dims, RopeConfig& rope);
 
-// Refuses keys of `parameters`, an object of rope parameters, that nobody knows; `more`: keys known beside.
+// Refuses unknown keys of `parameters`, an object of rope parameters; `more` lists further known keys.
 void check_rope_keys(JsonFields& parameters, std::string_view more = {});
 
 // The rope types that are computed, as in the documentation: "| type | keys |" lines.

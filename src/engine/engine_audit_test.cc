@@ -38,12 +38,12 @@ class DamagedEngine {
   std::unique_ptr<Engine> engine_;  // last: its thread uses the rest
 };
 
-// A page that nobody uses says that somebody does.
+// Lets an unused page claim that it has an owner.
 void miscount_a_vacant_page(CachePools& pools) {
   PagePoolDamage{&pools.latents().untyped()}.set_owners(pools.latents().total() - 1, 1);
 }
 
-// The first latent row of every page that was inserted.
+// Overwrites the first latent row of every page that was inserted.
 void overwrite_inserted_pages(CachePools& pools) {
   for (int page = 0; page < pools.latents().total(); ++page) {
     if (!pools.latents().inserted(LatentPage(page))) continue;

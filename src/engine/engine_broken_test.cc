@@ -1,4 +1,4 @@
-// A device that breaks down: everybody hears of it, nobody gets a wrong token, and the process goes on.
+// Tests of a device that breaks down: every request is notified, none gets a wrong token, and the process goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(EngineBrokenTest, ABrokenDeviceEndsItsRequestsWithAMessage) {
   }
 }
 
-// Those of rank 1 no longer come to where ranks meet: its device has failed, or does not come to an end.
+// The threads of rank 1 no longer come to where ranks meet: its device has failed, or does not come to an end.
 TEST(EngineBrokenTest, ARankThatFailsOrStallsEndsTheRequestsWithItsName) {
   EngineSetup options = small_options();
   options.model.folder = test_data_dir() + "/oracles/llama-like";

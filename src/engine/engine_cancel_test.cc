@@ -46,10 +46,10 @@ EngineSetup options_for(State state) {
 
 class EngineCancelTest : public ::testing::TestWithParam<Case> {
  protected:
-  // The step that is planned and waits when the request is in the state. Forced preemptions take the running sequences
-  // in the order of their arrival, and swap every second time: with one every 3 steps, step 6 swaps the second, which
-  // is the first of the choices when the companion is the very first; with one every 4 steps, when the request comes
-  // before its companion, step 4 drops its choice 0.
+  // The step that is planned and waits when the request is in the state. Forced preemptions pick the running sequences
+  // in the order of their arrival, and swap every second time. With one every 3 steps, step 6 swaps the second
+  // sequence: the first choice if the companion is the very first. With one every 4 steps, step 4 drops choice 0 of a
+  // request that comes before its companion.
   static int step_of(State state) {
     switch (state) {
       case State::kNew:
@@ -88,7 +88,7 @@ TEST_P(EngineCancelTest, EndsWhatItNamesAndNothingElse) {
     engine.gate().pass(step_of(state) - 1 + (state == State::kWaiting));
   }
   choice < 0 ? engine->cancel(id) : engine->cancel(id, choice);
-  engine.gate().pass();  // these numbers are from before the cancellation, but for a request that is gone
+  engine.gate().pass();  // these numbers are from before the cancellation, except for a request that is gone
   const EngineStats then = engine->stats();
   EXPECT_EQ(then.preemptions_recompute, state == State::kPreempted || state == State::kSwapped ? 1U : 0U);
   EXPECT_EQ(then.preemptions_swap, state == State::kSwapped ? 1U : 0U);

@@ -63,7 +63,7 @@ TEST(EngineChoicesTest, ChoicesDifferAndAreReproducible) {
   std::vector<std::vector<TokenId>> first;
   for (int run = 0; run < 2; ++run) {
     Answer answer(5);
-    auto engine = make_engine();  // of 4 sequences
+    auto engine = make_engine();  // for 4 sequences
     ASSERT_TRUE(engine->submit(request(answer, prompt, 20, kSampled, 5)).ok());
     answer.wait();
     for (int choice = 0; choice < 5; ++choice) {
@@ -88,7 +88,7 @@ TEST(EngineChoicesTest, WithoutAPlaceAChoiceBeginsByItself) {
     ASSERT_TRUE(engine->submit(request(answer, prompt, 30, kSampled, 5)).ok());
     expect_as_alone(answer, prompt, 30, 5);
     const EngineStats stats = engine->stats();
-    // Choices 2, 3 and 4 came later; from the cache they compute the rest behind the second block.
+    // Choices 2, 3 and 4 came later; from the cache they compute the rest after the second block.
     EXPECT_EQ(stats.prompt_tokens, 300U) << "the prompt of a request counts once";
     EXPECT_EQ(stats.recomputed_tokens, caching ? 3U * 44 : 3U * 300);
     EXPECT_EQ(stats.cache_bytes_used, 0);

@@ -97,9 +97,9 @@ TEST(EngineConstraintTest, WhatOneThrowsEndsItsRequestAlone) {
   EXPECT_EQ(in_accept.tokens().size(), 6U);
 }
 
-// The same tokens whatever is drafted, penalties included, in fewer steps where the drafts are right.
+// Checks that the tokens are the same whatever is drafted, penalties included, and that right drafts save steps.
 void check_drafts_change_nothing(bool ruled) {
-  std::vector<std::uint32_t> logprobs;  // of the first run
+  std::vector<std::uint32_t> logprobs;  // the first run's
   const auto run = [&](const std::vector<TokenId>& prediction, int preempt, std::uint64_t* steps) {
     EngineSetup options = small_options();
     options.scheduler.async_scheduling = AsyncScheduling::kOff;
@@ -122,7 +122,7 @@ void check_drafts_change_nothing(bool ruled) {
     }
     EXPECT_TRUE(engine->submit(std::move(request)).ok());
     std::vector<std::vector<TokenId>> out;
-    std::vector<std::uint32_t> bits;  // of their log-probabilities
+    std::vector<std::uint32_t> bits;  // bits of their log-probabilities
     for (int choice = 0; choice < 3; ++choice) {
       EXPECT_EQ(answer.wait(choice).reason, FinishReason::kLength);
       out.push_back(answer.tokens(choice));
@@ -151,7 +151,7 @@ void check_drafts_change_nothing(bool ruled) {
   EXPECT_EQ(run(expected[1], 3, &other), expected) << ruled;
   for (std::size_t wrong = 0; wrong < 20; wrong += 3) {
     std::vector<TokenId> prediction = expected[0];
-    prediction[wrong] = 30;  // what the constraint never allows
+    prediction[wrong] = 30;  // a token that the constraint never allows
     EXPECT_EQ(run(prediction, 0, &other), expected) << ruled << " " << wrong;
   }
   EXPECT_LT(drafted, 20U);

@@ -142,7 +142,7 @@ TEST(EngineCountersTest, WhatOthersComputedMeanwhileCountsOnceForAllChoices) {
   EngineSetup options = small_options();
   options.scheduler.max_num_batched_tokens = 64;
   options.scheduler.scheduling_policy = SchedulingPolicy::kPriority;
-  const std::vector<TokenId> prompt = random_tokens(260, 1);  // behind its blocks there is room for all in a step
+  const std::vector<TokenId> prompt = random_tokens(260, 1);  // a step has room for the rows of all after its blocks
   Answer answer(3), same;
   auto engine = make_engine(options, settings);
   gate.close();

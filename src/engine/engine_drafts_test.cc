@@ -24,7 +24,7 @@ std::vector<TokenId> first(const std::vector<TokenId>& tokens, std::size_t n) {
   return {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n)};
 }
 
-// The engine stands behind every callback: what it reports last has been counted.
+// The engine has counted all tokens before it calls back with the last ones.
 struct Served {
   std::vector<TokenId> tokens;
   Output last;
@@ -72,7 +72,7 @@ TEST(EngineDraftsTest, ADeviceWaitsWhereThereIsSomethingToDraft) {
   EXPECT_EQ(right.tokens, expected);
   EXPECT_GE(right.stats.drafts.accepted_tokens, 20U);
   EXPECT_LE(right.stats.steps, 3U + 39 - 20);
-  // The steps begin behind each other again once no draft is right.
+  // The steps begin one after another without waits again once no draft is right.
   std::vector<TokenId> wrong = expected;
   for (TokenId& id : wrong) id = (id + 1) % 64;
   const Served other = serve(*engine, prompt, 40, wrong);
@@ -124,11 +124,11 @@ TEST(EngineDraftsTest, AnEndTokenWithinARunEndsTheAnswer) {
   }
 }
 
-// What an answer leaves in the cache does not tell how it was computed.
+// The blocks that an answer leaves in the cache do not depend on how it was computed.
 TEST(EngineDraftsTest, TheNextTurnFindsTheSameInTheCache) {
   const auto prompt = random_tokens(100, 7);
   const auto expected = alone(prompt, 60, kGreedy);
-  for (int length = 20; length < 45; ++length) {  // the block ends behind 28 tokens of the answer
+  for (int length = 20; length < 45; ++length) {  // the block ends after 28 tokens of the answer
     std::vector<int> cached;
     for (const bool drafts : {false, true}) {
       auto engine = make_engine(drafts ? with_drafts(8) : small_options());
@@ -203,7 +203,7 @@ TEST(EngineDraftsTest, APredictionBeginsWithTheAnswer) {
   }
 }
 
-// A prediction that ends where the answer goes on stands beside the model's drafts, which are taken and right.
+// A prediction that ends where the answer goes on competes with the model's drafts, which are used and right.
 TEST(EngineDraftsTest, TheModelsDraftsAreNotThePredictions) {
   EngineSetup options = with_drafts(4);
   options.speculation.speculative = Speculative::kAuto;
@@ -262,7 +262,7 @@ TEST(EngineDraftsTest, AModelThatIsHardlyEverRightIsToldOnce) {
   EXPECT_EQ(warnings(true), 0);
 }
 
-// The layer always drafts 0. Of five steps two begin with a 0 and three do not, so of 20 drafts 2 are right.
+// The layer always drafts 0. Two of five steps begin with a 0 and three do not, so 2 of 20 drafts are right.
 TEST(EngineDraftsTest, AModelOfWhichATenthIsRightIsNotWarnedOf) {
   EngineSetup options = with_drafts(4);
   options.speculation.speculative = Speculative::kMtp;

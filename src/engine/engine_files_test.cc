@@ -1,4 +1,5 @@
-// A file of the weights that changes while it is served: everybody hears of it, and nobody gets a token of it.
+// Tests of a file of the weights that changes while it is served: every request is notified, and none gets a token
+// computed from it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

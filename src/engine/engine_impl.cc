@@ -213,7 +213,7 @@ bool EngineImpl::reset_prefix_cache(double seconds) {
 }
 
 bool EngineImpl::snapshot(double seconds, EngineSnapshot* snapshot) {
-  const auto found = std::make_shared<EngineSnapshot>();  // the task may run when nobody waits any more
+  const auto found = std::make_shared<EngineSnapshot>();  // the task may run when the caller no longer waits
   if (!run_task([this, found] { *found = stepper_.snapshot(); }, seconds)) return false;
   *snapshot = std::move(*found);
   return true;
@@ -233,7 +233,7 @@ bool EngineImpl::run_task(std::function<void()> work, double seconds) {
 
 // Only the engine thread waits on wake_.
 bool EngineImpl::take_inbox() {
-  // When all that could be done waits for paused sequences, which somebody will tell to go on, or end.
+  // Used when all work waits for paused sequences, which a caller will let go on, or end.
   constexpr std::chrono::milliseconds kLooksAgain{5};
   turn_began_ = 0;
   MutexLock lock(mutex_);

@@ -1,8 +1,9 @@
-// EngineImpl: the Engine over a Runner: the inbox (any thread) and the step loop (one thread of its own).
+// EngineImpl: the Engine over a Runner. It has an inbox (any thread) and the step loop (one thread of its own).
 //
 // A step: take arrivals, cancellations and tasks, let the stepper plan and compute, draw tokens, and report them (with
 // asynchronous steps, those of the step before). Everything below "engine thread only" is used by that thread alone;
 // callbacks run with no lock held.
+// Used by cli and engine.
 #pragma once
 
 #include <atomic>
@@ -76,7 +77,7 @@ class EngineImpl final : public Engine {
     RequestId id = 0;
     bool paused = false;
   };
-  // A task to be done between two steps, for which somebody waits.
+  // A task to be done between two steps; a caller waits for it.
   struct Task {
     std::function<void()> work;
     bool done = false;  // under mutex_
@@ -136,7 +137,7 @@ class EngineImpl final : public Engine {
   const bool asynchronous_;  // steps begin before the tokens of the one before are known
   const bool audit_;
   const std::vector<std::int32_t> end_token_ids_;
-  // Of every model that this one is replaced by, too, and so for any thread.
+  // These hold for every model that replaces this one, too, so any thread may read them.
   const std::string profile_;
   const bool has_experts_, has_indexers_;
 
@@ -147,13 +148,13 @@ class EngineImpl final : public Engine {
   std::vector<Pause> pauses_ SLUICE_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Task>> tasks_ SLUICE_GUARDED_BY(mutex_);
   std::shared_ptr<Swap> swap_ SLUICE_GUARDED_BY(mutex_);                  // null: none waits
-  std::shared_ptr<const std::string> version_ SLUICE_GUARDED_BY(mutex_);  // of the weights
+  std::shared_ptr<const std::string> version_ SLUICE_GUARDED_BY(mutex_);  // the version of the weights
   RequestId last_request_id_ SLUICE_GUARDED_BY(mutex_) = 0;
   bool stop_ SLUICE_GUARDED_BY(mutex_) = false;
-  // Why nothing is computed any more: the device is lost, or `changed_`; ok: it works.
+  // The reason why nothing is computed any more: the device is lost, or `changed_`; ok: it works.
   Status broken_ SLUICE_GUARDED_BY(mutex_);
-  Status changed_ SLUICE_GUARDED_BY(mutex_);                      // which file of the weights has changed; ok: none
-  std::shared_ptr<ServedFiles> files_ SLUICE_GUARDED_BY(mutex_);  // of the model; null: none
+  Status changed_ SLUICE_GUARDED_BY(mutex_);  // names the file of the weights that changed; ok: none
+  std::shared_ptr<ServedFiles> files_ SLUICE_GUARDED_BY(mutex_);  // the model's; null: none
   EngineStats stats_ SLUICE_GUARDED_BY(mutex_);                   // without seconds_since_last_token
   Clock::time_point last_token_ SLUICE_GUARDED_BY(mutex_);
   bool any_token_ SLUICE_GUARDED_BY(mutex_) = false;
@@ -172,14 +173,14 @@ class EngineImpl final : public Engine {
   SentStep sent_;                // the step whose tokens are on their way
   Clock::time_point stepped_{};  // the end of the last step, if the next one follows it at once
 
-  // Since when the loop has been in this turn, on the clock's own scale; 0: it waits for something to do.
+  // The time when the loop began this turn, on the clock's own scale; 0: it waits for something to do.
   std::atomic<Clock::rep> turn_began_{0};
 
   std::thread watcher_, thread_;  // last: they start once the rest exists
 };
 
-// Engine::start(), with hooks, the generation_config.json that was read already, and end tokens besides those of it and
-// of config.json. Ids beyond the vocabulary are left out, with a warning.
+// Engine::start(), with hooks, a generation_config.json that was read already, and further end tokens besides those of
+// the two config files. Ids outside the vocabulary are left out, with a warning.
 Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& options, const GenerationConfig& generation,
                                              const std::vector<std::int32_t>& more_ends);
 // The same over an existing runner, which was made with these options.

@@ -1,4 +1,5 @@
-// Checks of EngineSetup that need no model, and the values for which "0" stands.
+// Checks of EngineSetup that need no model, and the values that "0" stands for.
+// Used by cli, engine, sim and verify.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +14,9 @@ namespace sluice {
 // The message names the flag, its range and the value.
 Status validate(const EngineSetup& options);
 
-// Whether a step begins before the tokens of the previous one are known (Stepper).
+// Returns whether a step begins before the tokens of the previous one are known (Stepper).
 bool resolve_async_scheduling(const EngineSetup& options, bool device_computes_later);
-// Then whether one waits for them where drafts pay.
+// Returns whether a step then waits for them if drafts pay.
 bool waits_where_drafts_pay(const EngineSetup& options, bool device_computes_later);
 
 // The most tokens drafted for a sequence in a step; 0 without speculation.
@@ -25,7 +26,7 @@ int most_drafts(const EngineSetup& options);
 Status check_unchunked(const EngineSetup& options, int max_model_len, const PageGeometry& geometry,
                        const MemoryPlan& plan);
 
-// Rows of one step, at most; 0: `unset`, which a runner lowers to what takes under a second (step_time.h).
+// The most rows of one step; 0: `unset`, which a runner lowers to the rows that take under a second (step_time.h).
 int resolve_step_rows(const EngineSetup& options, int unset = kMostStepRows);
 int resolve_threads(const EngineSetup& options);                  // 0: one per usable core
 std::size_t resolve_kv_cache_memory(const EngineSetup& options);  // 0: a quarter of the usable memory

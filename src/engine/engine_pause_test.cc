@@ -25,7 +25,7 @@ TEST(EnginePauseTest, APausedRequestMakesNoTokensAndGoesOnWhereItWas) {
   ASSERT_TRUE(engine->submit(request(quick, other, 100, kSampled)).ok());
   engine.gate().pass(8);
   engine->set_paused(id, true);
-  engine.gate().pass(5);  // what was planned, and is being delivered, still comes
+  engine.gate().pass(5);  // planned tokens, which are being delivered, still come
   const std::size_t before = slow.tokens().size();
   engine.gate().pass(10);
   EXPECT_EQ(slow.tokens().size(), before);

@@ -28,7 +28,7 @@ class PlannedEngine {
   explicit PlannedEngine(const EngineSetup& options) : engine_(options, settings()) {}
 
   Steps run(const std::vector<Asked>& requests) {
-    steps_.clear();  // what the engine computed to measure the costs of swapping
+    steps_.clear();  // drops the steps that measured the costs of swapping
     Answer starter;
     std::deque<Answer> answers(requests.size());
     EXPECT_TRUE(engine_->submit(request(starter, {0}, 1)).ok());
@@ -132,13 +132,13 @@ std::vector<Case> cases() {
        {"a0+64", "a64+36 b0+10"},
        {"b0+10 a0+54", "a54+46"},
        fcfs},
-      {"no_enable_prefix_caching",  // what a preemption leaves is found again, or not
+      {"no_enable_prefix_caching",  // pages that a preemption leaves are found again, or not
        [](EngineSetup& o) { o.cache.enable_prefix_caching = false; },
        {{130, 2}},
        {"a0+130", "a128+3"},
        {"a0+130", "a0+131"},
        [](EngineSetup& o) { o.testing.force_preempt_every = 3, o.scheduler.max_num_batched_tokens = 200; }},
-      // What is preempted in vain, as nothing runs, is preempted one step later.
+      // A forced preemption that finds nothing running happens one step later.
       {"force_preempt_every",
        preempts,
        {{10, 5}},

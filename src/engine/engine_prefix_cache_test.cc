@@ -115,7 +115,7 @@ TEST(EnginePrefixCacheTest, MessagesBeginWhereOthersResume) {
     const auto with = [&](unsigned seed) { return joined(system, random_tokens(300, seed)); };
     const std::vector<std::int32_t> starts = marked ? std::vector<std::int32_t>{0, 260} : std::vector<std::int32_t>{};
     EXPECT_EQ(engine.rows(with(2), 3, "", starts), 560);
-    // Unmarked, the place to resume behind is gone; it was wanted, so it is kept from then on.
+    // Without marks, the place to resume is gone; it was wanted, so it is kept from then on.
     EXPECT_EQ(engine.rows(with(3), 3, "", starts), marked ? 304 : 560);
     EXPECT_EQ(engine->stats().cache.lost_to_retention_tokens, marked ? 0U : 256U);
     EXPECT_EQ(engine.rows(with(4), 3, "", starts), 304);
@@ -181,7 +181,7 @@ TEST(EnginePrefixCacheTest, WhatIsEvictedIsComputedAgain) {
 }
 
 // Three requests with a common prefix arrive before a step is planned: one computes it, the others wait, and then begin
-// behind it.
+// after it.
 TEST(EnginePrefixCacheTest, ACommonPrefixIsComputedOnce) {
   const auto prefix = random_tokens(260, 1);
   std::vector<std::vector<TokenId>> prompts;

@@ -36,7 +36,7 @@ FakeModel::Settings settings() {
 std::vector<TokenId> by_definition(std::vector<TokenId> tokens, int max_tokens, const SamplingParams& sampling) {
   std::vector<TokenId> answer;
   for (int i = 0; i < max_tokens; ++i) {
-    const auto position = static_cast<Position>(tokens.size());  // of the new token
+    const auto position = static_cast<Position>(tokens.size());  // the new token's
     answer.push_back(sampled_by_definition(logits_behind(tokens.back(), position - 1), sampling, position));
     tokens.push_back(answer.back());
   }

@@ -1,5 +1,5 @@
-// The law of scores: the log-probabilities of an answer, asked for later as those of a prompt, are bit for bit those at
-// which its tokens were drawn, whatever is cached, cut, preempted or computed beside.
+// The law of scores: an answer's tokens have the same log-probabilities, bit for bit, when drawn and when later scored
+// as a prompt. It holds whatever is cached, cut, preempted or computed at the same time.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -113,7 +113,7 @@ TEST_P(EngineScoresTest, ScoresAreThoseOfTheDraws) {
     ASSERT_TRUE(engine->submit(std::move(r)).ok());
   }
   const auto& answers = asked.wait();
-  // Each answer behind its prompt, from some position on; the cache has most of it where there is one.
+  // Each answer follows its prompt and is scored from some position on; the cache, if there is one, has most of it.
   struct Ask {
     std::size_t prompt;
     int choice, start;

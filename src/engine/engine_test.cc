@@ -73,7 +73,7 @@ TEST(EngineTest, EndTokensAreTheCallersChoice) {
   EXPECT_EQ(answer.tokens(), all);
 }
 
-// The first token is the last one, behind a prompt in pieces, from the cache, or preempted on the way.
+// The first token is the last one, after a prompt in pieces, from the cache, or preempted on the way.
 TEST(EngineTest, TheEndComesWithTheFirstToken) {
   const auto prompt = random_tokens(300, 1);
   const TokenId first = alone(prompt, 1, {.temperature = 0})[0];
@@ -178,7 +178,7 @@ TEST(EngineTest, ABadRowEndsItsOwnRequestOnly) {
 
 TEST(EngineTest, CancelFreesWithinAStep) {
   FakeModel::Settings settings;
-  std::vector<std::size_t> spans;  // of each step
+  std::vector<std::size_t> spans;  // the number of spans of each step
   settings.on_step = [&spans](const StepTables& step) { spans.push_back(step.spans.size()); };
   Answer first, second;
   GatedEngine engine(small_options(), settings);

@@ -1,5 +1,5 @@
-// What the tests of the engine share: small engines over FakeModel, what becomes of a request, and a gate that holds
-// the engine's thread at the beginning of a step, so that a test knows in which state it does something.
+// Helpers of the engine's tests: small engines over FakeModel, the outcome of a request, and a gate. The gate holds the
+// engine's thread at the beginning of a step, so that a test knows in which state it does something.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ inline Request request(Answer& answer, std::vector<TokenId> prompt, int max_toke
   return r;
 }
 
-// What a request gives when it runs alone and nothing is cached.
+// Returns the answer to a request that runs alone with nothing cached.
 inline std::vector<TokenId> alone(const std::vector<TokenId>& prompt, int max_tokens, SamplingParams sampling,
                                   FakeModel::Settings settings = {}) {
   EngineSetup options = small_options();
@@ -136,7 +136,7 @@ class StepGate {
     permits_ = 0;
     changed_.notify_all();
   }
-  // Until a step has been planned and waits to be computed.
+  // Waits until a step has been planned and waits to be computed.
   void wait_for_step() {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(changed_.wait_for(lock, kTestPatience, [&] { return waiting_ && permits_ == 0; })) << "no step began";

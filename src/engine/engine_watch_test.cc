@@ -1,4 +1,4 @@
-// Whoever watches an engine changes no token.
+// Watching an engine changes no token.
 #include <gtest/gtest.h>
 
 #include <atomic>

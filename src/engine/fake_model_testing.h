@@ -31,7 +31,7 @@ class FakeModel final : public Model {
     int forgetful_rows = 0;
     bool drafts = false;  // it has a layer that drafts, and guesses the token 0 always
     int experts = 0;      // routed, of which a token has two that depend on all before it; 0: it has none
-    std::shared_ptr<ServedFiles> files = nullptr;              // that it says it computes from
+    std::shared_ptr<ServedFiles> files = nullptr;              // the files() that it reports
     std::function<void(const StepTables&)> on_step = nullptr;  // called at the beginning of each forward pass
     // May change the logits of the row at a position, whose token is given.
     std::function<void(TokenId, Position, float*)> on_logits = nullptr;
@@ -95,7 +95,7 @@ class FakeModel final : public Model {
   }
 
  private:
-  // Behind all that was given to the device, whose memory it may touch; at once on the CPU.
+  // Runs `work` after all work that the device was given, whose memory it may touch; at once on the CPU.
   template <typename Work>
   static void run_in_order(const Exec& exec, Work work) {
     if (auto* later = dynamic_cast<EmulatedDevice*>(exec.device)) return later->enqueue(std::move(work));
@@ -114,7 +114,7 @@ class FakeModel final : public Model {
     });
   }
 
-  // Those of rows that are scored, a tile at a time.
+  // Hands out the logits of scored rows, a tile at a time.
   void hand_out(const Exec& exec, const StepExports& exports, int rows, float* logits) {
     const auto vocab = static_cast<std::size_t>(settings_.vocab);
     const auto copy = [&](int first, int count, float* to) {
@@ -237,7 +237,7 @@ class FakeModel final : public Model {
   CacheLayout layout_;
   PlaneId window_, csa_, csa_open_, hca_, hca_open_, last_open_;
   std::vector<std::int32_t> expert_ids_;  // [rows, 2]
-  std::vector<float> logits_of_all_;      // of a step with scores
+  std::vector<float> logits_of_all_;      // the logits of a step with scores
   std::vector<Open> after_;               // [rows]: the open state after the row
   std::vector<const RowSpan*> span_of_;   // [rows]
 };

@@ -1,4 +1,4 @@
-// What needs a checkpoint on disk: Runner::load and Engine::start. The rest of the layer works on any Model.
+// Runner::load and Engine::start, which need a checkpoint on disk. The rest of the layer works on any Model.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -108,7 +108,7 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
     }
   }
   if (options.scheduler.max_num_batched_tokens == 0 && options.scheduler.enable_chunked_prefill) {
-    // It may fail where the cache is too small for so many rows, and then there is nothing to bound.
+    // It may fail if the cache is too small for the rows, and then there is nothing to bound.
     if (const auto step = measure_step(*runner); step.ok()) {
       runner->set_step_rows(step->rows);
       log_info("a step of {} rows takes about {:.2f} s (--max-num-batched-tokens)", step->rows, step->seconds);

@@ -1,4 +1,5 @@
-// The words of the engine's options (base/option_words.h): flags take them, messages and reports say them.
+// The words of the engine's options (base/option_words.h), for flags, messages and reports.
+// Used by cli, engine and verify.
 #pragma once
 
 #include <span>

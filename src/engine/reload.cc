@@ -1,5 +1,6 @@
-// The engine's weights are replaced while it runs: loaded beside the old ones by the caller's thread, then put in their
-// place by the engine's, between two steps, when nothing runs. Requests that arrive in the meantime are held.
+// Replaces the engine's weights while it runs. The caller's thread loads them while the old ones are in use. The
+// engine's thread then swaps them in between two steps, when nothing runs. Requests that arrive in the meantime are
+// held.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ Result<json::object> config_of(const std::string& folder) {
   return std::move(value.get_object());
 }
 
-// All that config.json says must be equal but for what only describes where it comes from.
+// All keys of config.json must be equal, except those that only describe where it comes from.
 Status same_geometry(const std::string& served, const std::string& folder) {
   static const std::set<std::string_view> kDescriptive = {"_name_or_path", "transformers_version", "use_cache"};
   SLUICE_ASSIGN_OR_RETURN(const json::object old, config_of(served));
@@ -82,7 +83,7 @@ Result<std::string> EngineImpl::reload_weights(const std::string& given, ReloadM
   swap->version = report.weights_version;
   swap->aborts = mode == ReloadMode::kAbort;
   MutexLock lock(mutex_);
-  if (!broken_.ok() && changed_.ok()) return broken_;  // of another model's files it is mended by this
+  if (!broken_.ok() && changed_.ok()) return broken_;  // a changed file of the old model is mended by the swap
   swap_ = swap;
   wake_.notify_one();
   task_done_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return swap->done || stop_; });

@@ -49,7 +49,7 @@ void EngineImpl::run() {
     audit();
     publish_stats();
   }
-  // Whoever submitted gets an answer: also those whose request nobody has looked at yet.
+  // Every submitted request gets an answer, also one that the loop has not read yet.
   {
     const MutexLock lock(mutex_);
     taken_arrivals_.swap(arrivals_);
@@ -172,7 +172,7 @@ void EngineImpl::run_self_test() {
   made_token_ = status.ok() && runner_->device_status().ok();
 }
 
-// What a constraint throws ends its request, and no other.
+// An exception that a constraint throws ends its request, and no other.
 Status EngineImpl::accept(const SequenceAnswer& answer, TokenId token) {
   if (answer.constraint == nullptr) return {};
   try {
@@ -186,7 +186,7 @@ Status EngineImpl::accept(const SequenceAnswer& answer, TokenId token) {
 // Asynchronous: the tokens that are delivered are those of the step before the one that was begun, unless drafts are
 // worth it to wait for them.
 void EngineImpl::step() {
-  // What is done between two steps counts: a device that waits for it computes nothing.
+  // Work between two steps counts: a device that waits for it computes nothing.
   Clock::time_point began = stepped_ != Clock::time_point() ? stepped_ : Clock::now();
   const auto seconds = [&began] { return std::chrono::duration<double>(Clock::now() - began).count(); };
   if (stepper_.outstanding() && stepper_.wants_tokens()) {
@@ -209,7 +209,7 @@ void EngineImpl::step() {
   if (asynchronous_ && !delayed) stepper_.took(seconds());
 }
 
-// Also after what came without a step: a cancellation of the last request, the end.
+// Audits, also after events without a step: a cancellation of the last request, the end.
 void EngineImpl::audit() const {
   if (!audit_ || !runner_->device_status().ok()) return;
   const Status sound = stepper_.audit();
@@ -322,7 +322,7 @@ void EngineImpl::fail_step(const Status& status) {
   }
 }
 
-// What was computed is lost or worthless: everybody hears of it, and nobody gets a token of it.
+// The computed tokens are lost or worthless: every request is notified, and none gets such a token.
 void EngineImpl::fail_all(const Status& status) {
   {
     const MutexLock lock(mutex_);

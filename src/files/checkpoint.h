@@ -4,6 +4,7 @@
 // names and shapes that they have in the family's official checkpoints. Opening maps and checks the files but reads no
 // weights. A model binds its weights by name from here and knows nothing about files.
 // Thread safety: const after opening, except for keep().
+// Used by cli/commands, model, model/packing and model/weights.
 #pragma once
 
 #include <cstddef>

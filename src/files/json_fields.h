@@ -9,6 +9,7 @@
 // The first failure sticks: later reads change nothing, and status() returns it. A variable is written only on success.
 // An integer must be written as one (128, not 128.0); a number may be either. Ranges are inclusive.
 // Ownership: keeps a pointer to the value, which must outlive it. Thread safety: none needed, a local object.
+// Used by cli, config, loadgen, sim and text.
 #pragma once
 
 #include <boost/json/fwd.hpp>

@@ -4,6 +4,7 @@
 // The place takes no memory before it is filled, and gives most of it back when its bytes are left, so that tensors
 // that are larger than the machine's memory can be read one after the other. Thread safety: const functions may be
 // called by one thread at a time; what they bring may be read by any.
+// Used by checkpoint.h and model/weights/dummy_checkpoint.cc.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 //
 // Everything is checked when the file is opened, so that a TensorView can be used without another check: known dtype, a
 // shape whose product does not overflow, byte size = shape x dtype, offsets inside the file, no overlaps.
+// Used by checkpoint.h, cli/commands/inspect_text.cc and safetensors_writer.cc.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,8 @@
 //
 // A file appears under its name only when it is complete (it is written under another name and renamed). Thread safety:
 // functions without shared state; producers are called on the caller's thread.
+// Used by cli/commands/logits_command.cc, cli/commands/score_command.cc, files/gguf/gguf_writer.h and
+// model/weights/synth_sources.h.
 #pragma once
 
 #include <cstddef>

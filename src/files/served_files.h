@@ -14,6 +14,7 @@
 // Replacing a file by another of its name, or deleting it, changes nothing: the open one is served on. Once a file has
 // changed it stays so, whatever its bytes become: what was computed in between may be kept somewhere.
 // Thread safety: after the last add() every method may be called from any thread.
+// Used by checkpoint.h, engine/files_watch.cc and model/packing/packed_file.cc.
 #pragma once
 
 #include <chrono>

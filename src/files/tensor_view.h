@@ -1,5 +1,6 @@
 // TensorView: a named tensor of a checkpoint, whatever file holds it.
 // Thread safety: plain values; a const TensorRows may be read from any thread.
+// Used by files, files/gguf and model/weights.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 //
 // Up to the end of the marker every text is allowed, and an end token only where it may lack; the tokens whose bytes go
 // on after it must begin a text of the grammar. Thread safety: as TokenConstraint.
+// Used by serve/generate/answer_constraint.cc, serve/generate/tool_constraint.cc and verify/law_constraint.cc.
 #pragma once
 
 #include <memory>

@@ -7,6 +7,7 @@
 //   parameter KEY is_text TEXT parameter_end         a string, as it is
 //   parameter KEY is_json JSON parameter_end         any other value
 // Thread safety: const; the texts are literals.
+// Used by grammar, grammar/schema, text/chat and text/chat/parsers.
 #pragma once
 
 #include <array>

@@ -5,6 +5,7 @@
 //   otherwise  any bytes; where the markup of a call begins, calls, to the end of the answer
 // Each call names one of the tools and has arguments that are an object: of the schema of a strict tool, any of
 // others. Strings in tagged parameters are raw texts. Thread safety: pure functions.
+// Used by grammar.h.
 #pragma once
 
 #include <string>

@@ -7,6 +7,7 @@
 // Escapes in "..." and [...]: \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH. `.` is any character. Names: letters,
 // digits, - and _. Errors name the line. A rule must not begin with itself (network.h).
 // Thread safety: pure functions.
+// Used by grammar.cc.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
 // The syntax of gbnf.h, read into expressions. Thread safety: pure functions.
+// Used by gbnf.cc.
 #pragma once
 
 #include <string>

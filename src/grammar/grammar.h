@@ -4,6 +4,7 @@
 //   auto masks = cache.get({.kind = GrammarSource::Kind::kRegex, .text = "[a-z]+"});   // compiled once per content
 //   auto constraint = std::make_unique<Matcher>(*masks);
 // Compiling takes milliseconds, seconds at worst: not for a thread that others wait for.
+// Used by serve/api, serve/api/openai, serve/generate and verify.
 #pragma once
 
 #include <cstddef>

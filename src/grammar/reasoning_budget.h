@@ -2,6 +2,7 @@
 // come. It leaves alone the text before and after, which another constraint may bind.
 //
 // Thread safety: as TokenConstraint.
+// Used by serve/generate/tool_constraint.cc and verify/law_constraint.cc.
 #pragma once
 
 #include <cstdint>

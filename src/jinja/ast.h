@@ -1,5 +1,6 @@
 // The tree of a parsed template.
 // Ownership: a node owns its children. Thread safety: not changed after parsing.
+// Used by jinja and jinja/library.
 #pragma once
 
 #include <cstdint>

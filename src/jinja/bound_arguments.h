@@ -6,6 +6,7 @@
 //
 // Surplus, unknown, repeated or missing arguments fail the run. None counts as not given. Thread safety: a local
 // object.
+// Used by jinja/library.
 #pragma once
 
 #include <initializer_list>

@@ -3,6 +3,7 @@
 // Scopes are searched from the inside out: a loop, a macro, a with block and the like have a scope of their own, an if
 // has none. A macro sees the scope in which it was defined, as that is when the macro is called.
 // Ownership: keeps references to the run and the tree. Thread safety: belongs to one thread.
+// Used by statements.cc and template.cc.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // The parser's part for expressions.
 // Thread safety: a local object.
+// Used by expression_suffixes.cc and parser.cc.
 #pragma once
 
 #include <map>

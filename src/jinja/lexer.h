@@ -4,6 +4,7 @@
 // the first newline after a block or comment; lstrip_blocks removes spaces between the start of a line and a block or
 // comment. The template's last newline is removed, and the marks {%- -%} {%+ +%} hold. Line ends become \n. Thread
 // safety: a pure function.
+// Used by jinja/library/number_filters.cc and token_stream.h.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 // joining, cutting and replacing keep the marks of each byte. The result of any other operation on a client's text is
 // the client's as a whole: a marker of the template in it is then not a special token, but never the reverse. Thread
 // safety: as the run.
+// Used by jinja and jinja/library.
 #pragma once
 
 #include "base/marked_text.h"

@@ -3,6 +3,7 @@
 //
 // The tree's depth is limited, so that walking it cannot exhaust the stack.
 // Thread safety: a pure function.
+// Used by expression_parser.cc, template.cc and text/chat/templates/chat_templates.cc.
 #pragma once
 
 #include <string_view>

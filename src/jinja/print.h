@@ -1,5 +1,6 @@
 // Values as text, in Python's ways: str(), repr(), json.dumps() and the % operator.
 // Where Python raises, or where the text becomes too long, the run fails. Thread safety: as the run.
+// Used by jinja and jinja/library.
 #pragma once
 
 #include <string>

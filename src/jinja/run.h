@@ -5,6 +5,7 @@
 // step counts as several (work), and whatever could become large asks first (fits).
 // Errors: the first sticks; from then on step() is false, every function returns as soon as it can, and values are
 // meaningless. Ownership: values must not outlive their run. Thread safety: belongs to one thread.
+// Used by jinja and jinja/library.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 // Templates escape nothing by themselves, but a safe text escapes whatever is put into it: by +, %, join, replace and
 // format. A part of it, or it in other letters, is safe, too; the operator ~ and the filters join and replace give
 // plain texts. Marks of clients' bytes are kept (marks.h). Thread safety: as the run.
+// Used by jinja and jinja/library.
 #pragma once
 
 #include "jinja/run.h"

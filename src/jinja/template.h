@@ -10,6 +10,7 @@
 //
 // Thread safety: a const Template may be rendered from any number of threads. Stack: a render takes at most
 // Limits::max_depth nested evaluations, about 1 MiB.
+// Used by text/chat/templates/chat_templates.h.
 #pragma once
 
 #include <boost/json/fwd.hpp>

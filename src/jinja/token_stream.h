@@ -1,5 +1,6 @@
 // TokenStream: the tokens of a template with the parser's place in them, and the first error.
 // Thread safety: a local object.
+// Used by expression_parser.h and parser.cc.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // Facts that Python's texts know about characters: white space, case, and places counted in code points. Texts are
 // valid UTF-8. Thread safety: pure functions.
+// Used by jinja and jinja/library.
 #pragma once
 
 #include <cstddef>

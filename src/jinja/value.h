@@ -4,6 +4,7 @@
 // are measured in code points, as Python's are. Ownership: a Value shares what it refers to; what a run made must not
 // outlive the run (it is charged to the run's meter). Thread safety: values of one run belong to one thread; constants
 // of a template are never written, and may be shared by runs on several threads.
+// Used by jinja and jinja/library.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,7 @@
 // The first token is the first event with text, reasoning or (part of) a tool call: servers send a first event with the
 // role alone, which is not a token. An event may hold several tokens; the server's usage tells how many there were.
 // Thread safety: one thread at a time.
+// Used by load_run.h.
 #pragma once
 
 #include <boost/json/fwd.hpp>

@@ -3,6 +3,7 @@
 //
 // Alone they are asked one at a time and unstreamed; together streamed, so that a stream's losses, duplicates and
 // reorderings show against the whole text (loadgen/stream_faults.h). Thread safety: one thread.
+// Used by cli/bench/bench_serve_command.cc.
 #pragma once
 
 #include <boost/json/object.hpp>

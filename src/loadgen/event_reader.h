@@ -1,5 +1,6 @@
 // EventReader: the data of server-sent events, from bytes as they come from the network, cut anywhere. Comments and
 // fields other than "data" are skipped; the lines of one event are joined by "\n". Thread safety: one thread at a time.
+// Used by answer_reader.h.
 #pragma once
 
 #include <cstddef>

@@ -8,6 +8,7 @@
 //   client.run();   // returns when nothing is under way and no timer is left
 //
 // Thread safety: one thread; the callbacks are called by run().
+// Used by answer_reader.h and load_run.h.
 #pragma once
 
 #include <chrono>

@@ -7,6 +7,7 @@
 // or ShareGPT's {"conversations":
 // [{"from", "value"}, ...]}. Each user's message is a request; what the server answered stands in the next one.
 // Thread safety: one thread at a time.
+// Used by conversations_file.cc and load_run.h.
 #pragma once
 
 #include <boost/json/array.hpp>

@@ -3,6 +3,7 @@
 // Open loop (concurrency 0): requests are sent at the times of the trace, whatever the server does; one that the client
 // itself sent late shows in `lag`. Closed loop: `concurrency` requests are in flight at a time. Requests that follow
 // another (turns of a conversation) wait for its end and their pause in both. Thread safety: one thread.
+// Used by cli/bench/bench_serve_command.cc, determinism.h, traffic_report.h and word_scale.h.
 #pragma once
 
 #include <functional>

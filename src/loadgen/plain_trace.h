@@ -1,6 +1,7 @@
 // A plain trace for a load generator: independent requests of fixed or random lengths, with shared beginnings if
 // wanted, arriving as a Poisson process or in bursts. The same options give the same trace on every machine. Thread
 // safety: pure functions.
+// Used by cli/bench/bench_serve_command.h.
 #pragma once
 
 #include "sim/trace.h"

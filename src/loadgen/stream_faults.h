@@ -1,6 +1,7 @@
 // The differences between an answer and its stream: pieces that are missing, came twice or in another order. They are
 // found by laying the pieces along the text that they should make, which the same request answers unstreamed. Thread
 // safety: a pure function.
+// Used by determinism.h.
 #pragma once
 
 #include <string>

@@ -8,6 +8,7 @@
 // Times are in seconds. Failed requests are counted by kind and otherwise left out. Throughput is over the time from
 // the first sending to the last end. Goodput counts the requests a second that kept every limit of `slo`. Thread
 // safety: plain values.
+// Used by cli/bench/bench_serve_command.cc, traffic_report_html.cc and traffic_report_text.cc.
 #pragma once
 
 #include <boost/json/object.hpp>

@@ -1,5 +1,6 @@
 // WordScale: how many tokens the invented words of prompts are for a server's tokenizer. It is measured at the server
 // itself, by two short requests for one token each, from its usage.
+// Used by cli/bench/bench_serve_command.cc.
 #pragma once
 
 #include "loadgen/load_run.h"

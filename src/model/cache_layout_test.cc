@@ -30,7 +30,7 @@ PlaneSpec window_plane(int tokens) {
   return spec;
 }
 
-// A plane's part of a page is a multiple of 16 bytes; the padding lies behind its rows and scales.
+// A plane's part of a page is a multiple of 16 bytes; the padding comes after its rows and scales.
 TEST(CacheLayout, PagesAreMultiplesOfSixteenBytes) {
   const auto latent = [](RowCodec codec, int dims, int rope_dims, int tokens_per_row) {
     PlaneSpec spec;

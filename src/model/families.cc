@@ -1,5 +1,5 @@
-// What computes a model, by the type of the family's part of its configuration: one function a folder
-// (docs/dev/adding_a_model.md). Which families there are: config/model_families.cc.
+// Finds the code that computes a model, by the type of the family's part of its configuration: one entry a folder
+// (docs/dev/adding_a_model.md). config/model_families.cc lists the families.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -27,8 +27,8 @@ struct Family {
   TypesOfFamily cache_types;
   LoadFamily load;
   PlanFamily plan;
-  Status (*check_mtp)(const ModelConfig&);                  // whether its layer for multi-token prediction can be used
-  std::string (*mtp_prefix)(const ModelConfig&) = nullptr;  // of the names of that layer's tensors
+  Status (*check_mtp)(const ModelConfig&);  // checks that its layer for multi-token prediction can be used
+  std::string (*mtp_prefix)(const ModelConfig&) = nullptr;  // begins the names of that layer's tensors
 };
 
 Status no_mtp(const ModelConfig& config) {

@@ -1,6 +1,7 @@
 // The feed-forward of a layer as most families have it: one SwiGLU, or a mixture of experts that a router chooses from,
-// beside a shared one where there is one (docs/models/deepseek_v4.md §8, docs/models/deepseek_v3.md §2,
+// with a shared expert if there is one (docs/models/deepseek_v4.md §8, docs/models/deepseek_v3.md §2,
 // docs/models/deepseek_v2.md §2, docs/models/decoder.md §2).
+// Used by model/decoder/weights.h, model/deepseek_mla/weights.h and model/deepseek_v4/weights.h.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ struct FeedForwardWeights {
   Param<float> gate_bias;       // [experts]; empty: none
   Param<std::int32_t> tid2eid;  // [vocab, slots]: experts by token id; empty: by score
   std::vector<ExpertWeights> experts;
-  ExpertWeights shared;                                             // of a dense layer: all of it
-  Param<float> shared_gate_bias, shared_up_bias, shared_down_bias;  // of the shared expert; empty: none
+  ExpertWeights shared;                                             // in a dense layer: the whole SwiGLU
+  Param<float> shared_gate_bias, shared_up_bias, shared_down_bias;  // the shared expert's; empty: none
 };
 
 struct FeedForwardScratch {
@@ -34,14 +35,15 @@ Activation activation_of(const MoeConfig& config);
 // Refuses what the device's experts() does not compute (ExpertsSupport). `mlp_bias`: feed-forward layers have biases.
 Status check_feed_forward(const Exec& exec, const Activation& activation, bool mlp_bias);
 
-// How a layer's router scores: sigmoids where it has a bias, softmax elsewhere (DeepSeek-V2 to V3.2, Qwen3-MoE).
+// Describes how a layer's router scores: with sigmoids if it has a bias, with softmax otherwise (DeepSeek-V2 to V3.2,
+// Qwen3-MoE).
 RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights);
 
-// The forms that its weights multiply.
+// The input forms that the weights multiply.
 InputForms inputs_of(const FeedForwardWeights& weights);
 
-// x, y: [rows, hidden], not the same memory. `routing` says how the router scores, nothing about rows. The observer
-// sees "router_weights" and "router_ids".
+// Computes y from x: [rows, hidden], not the same memory. `routing` describes how the router scores, nothing about
+// rows. The observer sees "router_weights" and "router_ids".
 void feed_forward(const ModelStep& step, int layer, const ModelConfig& config, const FeedForwardWeights& weights,
                   const RouteArgs& routing, const Rows& x, const Rows& y, FeedForwardScratch& scratch);
 

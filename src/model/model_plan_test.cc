@@ -1,5 +1,5 @@
-// What a config alone says: parameters and cache bytes of the official checkpoints (tests/configs), and the types that
-// each family's cache takes.
+// Tests of plans from a config alone: parameters and cache bytes of the official checkpoints (tests/configs), and the
+// types that each family's cache can have.
 #include "model/model_plan.h"
 
 #include <gmock/gmock.h>

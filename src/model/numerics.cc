@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kPrefixChunk = 1024;  // tokens: merging costs little beside them, and a few heads of them fit in caches
+constexpr int kPrefixChunk = 1024;  // tokens: merging costs little in comparison, and a few heads of them fit in caches
 constexpr int kMaxPrefixChunk = 1 << 20;
 
 // "f32, bf16 or fp8"
@@ -60,7 +60,7 @@ const char* name_of(InputForm inputs) {
     case InputForm::kInt8:
       return "int8";
     case InputForm::kFp8:
-    case InputForm::kFp8Blocks:  // in a profile that says so by its name
+    case InputForm::kFp8Blocks:  // in a profile with a name of its own
       return "fp8";
   }
   return "?";

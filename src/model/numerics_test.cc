@@ -1,5 +1,5 @@
-// What each profile makes of each family, written out from docs/dev/numerics.md: the types of its cached rows, the form
-// in which every linear takes its inputs, and what an indexer's queries and keys pass through.
+// Tests of each profile for each family, with values from docs/dev/numerics.md: the types of its cached rows, the input
+// form of every linear, and the rounding of an indexer's queries and keys.
 #include "model/numerics.h"
 
 #include <fmt/format.h>
@@ -403,7 +403,7 @@ TEST(Numerics, PlainAndRefRoundNoInputs) {
   }
 }
 
-// What takes its inputs as they are by default does so whatever the others are asked to take.
+// A linear that takes its inputs unrounded by default does so whatever form the others are given.
 TEST(Numerics, RoutersTakeFloatsInEveryProfile) {
   for (const auto& [name, expected] : kLinears) {
     if (!name.ends_with("-like")) continue;
@@ -418,7 +418,7 @@ TEST(Numerics, RoutersTakeFloatsInEveryProfile) {
   }
 }
 
-// What a stored format makes of the default's int8: GGUF's integer codes take it as MXFP4 does.
+// The input form for a stored format under the default's int8: GGUF's integer codes take int8 as MXFP4 does.
 TEST(Numerics, Int8IsForIntegers) {
   EXPECT_EQ(input_form(InputForm::kInt8, WeightFormat::kMxfp4), InputForm::kInt8);
   EXPECT_EQ(input_form(InputForm::kInt8, WeightFormat::kCodes), InputForm::kInt8);

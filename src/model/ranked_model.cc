@@ -37,7 +37,7 @@ CacheView view_of(const DeviceGroup& group, int rank, const CacheView& cache) {
   return own;
 }
 
-// What a rank beside the first does of what is handed out: it computes the same, and hands nothing out.
+// The exports of a rank other than the first: it computes the same values, and hands nothing out.
 StepExports exports_of(const DeviceGroup& group, int rank, const StepExports* exports) {
   StepExports own;
   if (exports == nullptr) return own;

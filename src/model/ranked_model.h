@@ -1,9 +1,10 @@
 // RankedModel: the parts of a model that the ranks of a DeviceGroup hold, as one model. Every rank computes each step
-// with its share of the weights' outputs; what one lacks of the others it gathers (kernels/ops/all_gather.h), so the
-// logits are those of the whole model, bit for bit, on every rank.
+// with its share of the weights' outputs and gathers the other ranks' outputs (kernels/ops/all_gather.h). So the logits
+// are those of the whole model, bit for bit, on every rank.
 //
-// Steps, caches and tables are those of the group: a rank's part gets them with its own addresses. What is exported or
-// shown is rank 0's. Thread safety: as Model's.
+// Steps, caches and tables are those of the group: a rank's part gets them with its own addresses. Exports and observed
+// values are rank 0's. Thread safety: as Model's.
+// Used by engine/load.cc.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ namespace sluice {
 
 class RankedModel final : public Model {
  public:
-  // `parts` by rank, of the devices of `group`, which must outlive it.
+  // `parts` are by rank, on the devices of `group`, which must outlive the model.
   RankedModel(std::vector<std::unique_ptr<Model>> parts, DeviceGroup& group);
 
   const ModelConfig& config() const override { return parts_.front()->config(); }
@@ -35,7 +36,7 @@ class RankedModel final : public Model {
   void place_views(const CacheView& cache);
 
   std::vector<std::unique_ptr<Model>> parts_;
-  std::vector<CacheView> views_;  // of the cache, by rank; ops that are done later read them
+  std::vector<CacheView> views_;  // views of the cache, by rank; ops that run later read them
   DeviceGroup& group_;
 };
 

@@ -31,7 +31,7 @@ Rows ResidualStream::enter(const ModelStep& step, const Param<float>* norm, cons
 
 void ResidualStream::logits(const ModelStep& step, const Param<float>& norm, const LinearWeight& head, float* logits) {
   const std::span<const std::int32_t> wanted = step.tables.logit_rows;
-  // Those that are scored stand behind the others; without them rows ascend.
+  // Scored rows come after the others; without them rows ascend.
   const bool scores = step.exports != nullptr && step.exports->on_tile;
   const bool all = !scores && static_cast<int>(wanted.size()) == step.rows();
   const auto only = all ? std::span<const std::int32_t>() : wanted;

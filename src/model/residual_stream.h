@@ -1,7 +1,8 @@
-// ResidualStream: what the layers of most families add to, one row of `hidden` values per token: it begins as the
-// embedding, is RMS-normed for each sub-layer, whose output is added to it, and in the end is normed and projected onto
-// the vocabulary. (DeepSeek-V4 has hyper-connections instead.) Its buffers are in the model's Scratch. Thread safety:
-// one thread at a time.
+// ResidualStream: the stream to which the layers of most families add, one row of `hidden` values per token. It begins
+// as the embedding and is RMS-normed for each sub-layer, whose output is added to it. In the end it is normed and
+// projected onto the vocabulary. (DeepSeek-V4 has hyper-connections instead.) Its buffers are in the model's Scratch.
+// Thread safety: one thread at a time.
+// Used by model/decoder/model.h and model/deepseek_mla/model.h.
 #pragma once
 
 #include <vector>
@@ -19,11 +20,11 @@ class ResidualStream {
 
   // `inputs`: the profile's (NumericsProfile::inputs).
   void reserve(Scratch& scratch, std::size_t rows, InputForm inputs);
-  // The step's tokens; embedding: [vocab, hidden].
+  // Begins with the step's tokens; embedding: [vocab, hidden].
   void embed(const ModelStep& step, const WeightView& embedding);
 
-  // Adds what sub_layer(x, y) writes to y [rows, hidden] of x, the normed stream in the forms of `inputs`. The observer
-  // sees y as `output` and the sum as `sum`.
+  // Adds the output of sub_layer(x, y), which writes y [rows, hidden] from x, the normed stream in the forms of
+  // `inputs`. The observer sees y as `output` and the sum as `sum`.
   template <class SubLayer>
   void add(const ModelStep& step, int layer, const Param<float>& norm, const InputForms& inputs, const char* output,
            const char* sum, const SubLayer& sub_layer) {
@@ -33,13 +34,13 @@ class ResidualStream {
     last_ = {y.values, layer, sum};
   }
 
-  // Begins with what the caller writes there: [rows, hidden].
+  // Begins with the rows that the caller writes to the result: [rows, hidden].
   Rows begin(const ModelStep& step);
   // The stream of all rows normed, in the forms of `inputs`.
   Rows normed(const ModelStep& step, const Param<float>& norm, const InputForms& inputs) {
     return enter(step, &norm, inputs, {});
   }
-  // What was normed last; of logits() the rows that wanted them.
+  // The rows that were normed last; after logits() the rows that wanted logits.
   float* last_normed(int rows) const { return normed_.floats(rows); }
 
   // Logits of the rows that want them: [logit_rows, head.out()].
@@ -52,7 +53,7 @@ class ResidualStream {
     int layer = 0;
     const char* sum = nullptr;
   };
-  // The sum normed, of all rows or those of `only`; without a norm it is only added.
+  // Returns the sum, normed, for all rows or those in `only`; without a norm it only adds.
   Rows enter(const ModelStep& step, const Param<float>* norm, const InputForms& inputs,
              std::span<const std::int32_t> only);
 

@@ -1,4 +1,5 @@
-// The rotary table that a config asks for.
+// Makes the rotary table that a config asks for.
+// Used by model/decoder/model.cc, model/deepseek_mla/model.cc and model/deepseek_v4/model.cc.
 #pragma once
 
 #include "config/rope_config.h"
@@ -6,10 +7,10 @@
 
 namespace sluice {
 
-// For `dims` rotary dims, with all that the config asks for: a scaling, divisors, an attention factor.
+// The table for `dims` rotary dims, with the config's scaling, divisors and attention factor.
 RopeTable make_rope_table(const RopeConfig& rope, int dims);
 
-// What rope_frequencies() takes.
+// The config's scaling in the form of rope_frequencies().
 inline YarnScaling yarn_scaling(const RopeConfig& rope) {
   return {rope.factor, rope.beta_fast, rope.beta_slow, rope.original_max_position_embeddings, rope.truncate};
 }

@@ -14,7 +14,8 @@ bool Scheduler::has_place() const {
   return running() < limits_.max_seqs && spare_windows_ >= steady_windows_;
 }
 
-// Whether another one that this plan admits will compute the next block that `e` needs and leaves a token.
+// Returns whether another sequence that this plan admits will compute the next block that `e` needs and leaves `e` a
+// token.
 bool Scheduler::shares_next_block(const Entry& e) const {
   return e.next_block != 0 && e.hit.shared / kBlockTokens < (e.known - 1) / kBlockTokens &&
          coming_blocks_.contains(e.next_block);
@@ -36,7 +37,8 @@ void Scheduler::park(Entry& e) {
   if (++parked_now_ == kMostWaits) admissions_open_ = false;
 }
 
-// Those that were asked about, by turns, leave when they need not wait, and all of them when their time is over.
+// Ends waits for prefixes. The sequences that were asked about, in turn, leave when they need not wait, and all leave
+// when their time is over.
 void Scheduler::wake_parked() {
   int asked = has_place() ? kParkedQuestions : 0;
   std::size_t kept = 0, kept_after_lookup = 0;
@@ -68,12 +70,12 @@ Scheduler::Intake Scheduler::intake(const Entry& e) const {
   return {e.hit.resume, shared, plan_.preemptions.empty() ? e.hit.claimed_free : shared};
 }
 
-// Latent pages that must be unpromised to admit `e`, beside the watermark.
+// Latent pages that must be unpromised to admit `e`, besides the watermark.
 int Scheduler::pages_to_admit(const Entry& e, const Intake& in) const {
   return limits_.geometry.latent_pages(e.known) - in.held + in.taken;
 }
 
-// How many of them are not; <= 0: none.
+// The number of these that are lacking, with the watermark; <= 0: none.
 int Scheduler::page_shortage(const Entry& e, const Intake& in) const {
   return pages_to_admit(e, in) + (running_.empty() ? 0 : watermark_) - unpromised_pages();
 }

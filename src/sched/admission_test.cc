@@ -243,7 +243,7 @@ TEST(ShareWaitTest, TheWaitEndsWithTheOneThatItWasFor) {
   EXPECT_THAT(admitted(w.step()), ElementsAre(1));
 }
 
-// With all places taken by worse ones: its wait begins in the plan that was told so, and ends with a preemption.
+// All places are held by worse ones: its wait begins in the plan whose facts say so, and ends with a preemption.
 TEST(ShareWaitTest, ABetterOneWithoutAPlaceWaitsNoLonger) {
   SchedulerLimits l = limits(100);
   l.policy = SchedulingPolicy::kPriority;
@@ -266,7 +266,7 @@ TEST(ShareWaitTest, ABetterOneWithoutAPlaceWaitsNoLonger) {
 
 class EndlessWaitTest : public testing::Test {
  protected:
-  // One that runs, and others that are told to wait for it.
+  // One sequence runs, and the facts let the others wait for it.
   explicit EndlessWaitTest() : scheduler_(limits(100)) {
     scheduler_.add(id(0), {5, 1000});
     memory_.wait = true;

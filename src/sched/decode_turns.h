@@ -1,4 +1,4 @@
-// DecodeTurns: which decoding sequences a step must serve when there may be more of them than it has rows for.
+// DecodeTurns: chooses the decoding sequences that a step must serve if there may be more of them than its rows.
 //
 // A step can serve C sequences. Up to C of them are served in every step. More take turns by deadlines: a sequence that
 // is served in step t, or begins to decode with it, while n sequences decode, is served again no later than in step
@@ -17,6 +17,7 @@
 // So due() is C - slack, or all of them when they are at most C.
 //
 // Costs: everything is linear in the number of sequences, without allocation once the vectors have grown.
+// Used by scheduler.h.
 #pragma once
 
 #include <algorithm>
@@ -35,13 +36,13 @@ class DecodeTurns {
   // In the order of turns; i < size().
   SequenceId operator[](int i) const { return turns_[static_cast<std::size_t>(i)].id; }
 
-  // As if the last step had served it.
+  // Adds a sequence as if the last step had served it.
   void add(SequenceId id);
   void remove(SequenceId id);
 
-  // How many, from the front, the next step must serve; it may serve more.
+  // The number of sequences, from the front, that the next step must serve; it may serve more.
   int due() const;
-  // A step served those of which `served(id)` is true.
+  // Reports that a step served the sequences for which `served(id)` is true.
   template <class Served>
   void step(const Served& served);
 

@@ -41,7 +41,7 @@ TEST(DecodeTurnsTest, FiveInStepsOfTwoLeaveARowToSpareInEveryRound) {
     rows += turns.due();
     serve(turns, turns.due());
   }
-  EXPECT_LE(rows, 51);  // of 60
+  EXPECT_LE(rows, 51);  // out of 60
 }
 
 TEST(DecodeTurnsTest, AFullRoundHasNothingToSpare) {

@@ -1,8 +1,9 @@
-// ModelMemory: what a scheduler plans with, for tests: latent pages with owners, a prefix cache, copies on write after
-// a fork, a swap space. It answers questions truly, carries plans out, and says in problem() what could not be.
+// ModelMemory: the memory that a scheduler plans with, for tests: latent pages with owners, a prefix cache, copies on
+// write after a fork, a swap space. It answers questions truly, carries plans out, and reports in problem() what is
+// impossible.
 //
-// What a sequence's blocks contain is told by its family: the first `common` tokens of all of a family are the same,
-// the others are its own.
+// The contents of a sequence's blocks follow from its family: the first `common` tokens of all sequences of a family
+// are the same, the others are its own.
 #pragma once
 
 #include <fmt/format.h>
@@ -34,7 +35,7 @@ class ModelMemory {
     Position computed = 0;
     int known = 0, shared = 0;
     std::vector<int> pages;          // [block]
-    std::vector<std::int64_t> keys;  // of the full blocks of known tokens
+    std::vector<std::int64_t> keys;  // names of the full blocks of known tokens
     PrefixHit hit;
   };
 

@@ -55,7 +55,7 @@ class PlanModel {
   int priority(const Live& s) const { return limits_.policy == SchedulingPolicy::kPriority ? s.counts.priority : 0; }
   Order rank(const Live& s) const { return {s.paused, priority(s), s.arrival}; }
 
-  // From the plan that says so to the answer that it need not.
+  // A sequence waits from the plan that makes it wait to the lookup that lets it go on.
   void note_waits(const PlanFacts& facts, const StepPlan& plan) {
     for (const PrefixLookup& lookup : facts.lookups) live(lookup.sequence).waits &= lookup.hit.wait;
     for (const SequenceId sequence : plan.waits) live(sequence).waits = true;
@@ -77,13 +77,13 @@ class PlanModel {
   Scheduler scheduler_;
   bool forced_ = false, forced_now_ = false;
   std::map<int, Live> live_;    // by number
-  std::map<int, int> numbers_;  // of ids
+  std::map<int, int> numbers_;  // numbers by id
   std::int64_t now_ = 0;
   std::map<int, int> offered_;  // by id: tokens, the most of them in this plan
   std::int64_t drafted_ = 0;
 
  private:
-  // What cannot run for want of the memory that paused ones hold, is all that waits.
+  // True if every waiting sequence lacks memory that paused ones hold.
   bool may_be_idle() const {
     bool one_waits = false, one_holds = false;
     for (const auto& [k, s] : live_) {
@@ -137,7 +137,7 @@ class PlanModel {
   }
 
   void check_admissions(const StepPlan& plan) {
-    Live* oldest = nullptr;  // of all that have known tokens to compute
+    Live* oldest = nullptr;  // the oldest of all that have known tokens to compute
     for (auto& [k, s] : live_) {
       if (!waits_for_another(k) && !s.decoding && !s.paused && oldest == nullptr) oldest = &s;
     }
@@ -219,7 +219,7 @@ class PlanModel {
     }
   }
 
-  // Within the order of its policy nobody overtakes.
+  // Checks that no sequence overtakes within the order of the policy.
   void check_order(const StepPlan& plan) {
     if (limits_.policy == SchedulingPolicy::kFair) return;
     std::optional<Order> worst_served, worst_admitted;

@@ -6,7 +6,8 @@
 
 namespace sluice {
 
-// Room for its state beside those that this plan swaps already.
+// Reserves swap space for its state, besides the states that this plan swaps already. Returns false if there is no
+// room.
 bool Scheduler::take_swap_room(const Entry& e) {
   if (!may_leave(e) || e.image_bytes > swap_bytes_) return false;
   swap_bytes_ -= e.image_bytes;
@@ -60,7 +61,7 @@ Scheduler::Entry* Scheduler::best_waiting() {
   Entry& best = entry(waiting_.by_rank().begin()->id);
   const auto is_worse = [&best](const Rank& rank) { return rank.priority > best.rank.priority; };
   if (best.preempted_plan == plan_number_ || std::none_of(running_.begin(), running_.end(), is_worse)) return nullptr;
-  // Behind a better prompt it would get no rows.
+  // After a better prompt it would get no rows.
   if (!prompts_.empty() && *prompts_.by_rank().begin() < best.rank) return nullptr;
   return &best;
 }

@@ -152,7 +152,7 @@ TEST(PreemptionTest, TheBestOneStaysWhenItsTurnFindsNoPage) {
   EXPECT_THAT(next.spans, ElementsAre(Span{id(0), 128, 1, true}));
 }
 
-// What an admission takes may be the victim's, so the memory's answers are no longer good for a preemption.
+// An admission may claim a victim's pages, so the memory's answers no longer hold for a preemption.
 TEST(PreemptionTest, NobodyLeavesAfterAnAdmission) {
   SchedulerLimits l = limits(100);
   l.max_batched_tokens = 4;
@@ -316,7 +316,7 @@ TEST(PriorityPreemptionTest, AHitIsNotPaidForTwice) {
   w.add(1, {200, 40, 6});  // two
   w.add(2, {100, 40, 6});  // the last
   w.step();
-  w.add(3, {600, 40, 1}, 1, 512);  // one, beside those it shares with the first
+  w.add(3, {600, 40, 1}, 1, 512);  // one, besides those it shares with the first
   EXPECT_THAT(w.step().preemptions, ElementsAre(Preemption{id(2), false}));
   EXPECT_THAT(w.step().admissions, ElementsAre(Admission{id(3), false, 512}));
 }

@@ -1,5 +1,6 @@
-// Rank: who goes first. PromptOrder: sequences with rows of known tokens to compute, by rank and by how few these are.
-// MergedOrder: two such orders as one.
+// Rank: the order in which sequences are served. PromptOrder: sequences with rows of known tokens to compute, by rank
+// and by the number of these rows. MergedOrder: two such orders as one.
+// Used by scheduler.h.
 #pragma once
 
 #include <compare>
@@ -12,7 +13,7 @@ namespace sluice {
 
 // Smaller is better. Arrivals are unique, so the order never depends on an id.
 struct Rank {
-  bool paused = false;  // nobody needs its tokens now, so of what runs it is the first to leave
+  bool paused = false;  // its tokens are not needed now, so it leaves first
   int priority = 0;     // 0 unless the policy looks at it
   std::int64_t arrival = 0;
   SequenceId id;
@@ -54,7 +55,7 @@ inline SequenceId id_of(const PromptOrder::Short& key) {
   return key.rank.id;
 }
 
-// Running and waiting sequences, the smallest key first. Those already passed may leave their set, and others may
+// Running and waiting sequences, the smallest key first. Sequences already passed may leave their set, and others may
 // enter.
 template <class Key>
 class MergedOrder {

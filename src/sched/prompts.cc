@@ -18,8 +18,8 @@ void Scheduler::plan_prompts() {
   use_up_rows();
 }
 
-// Visits running prompts and, while somebody may be admitted, waiting ones, the smallest key first, until `visit` says
-// no. What is admitted on the way is not visited again: its key is not larger than before.
+// Visits running prompts and, while admissions are possible, waiting ones, the smallest key first, until `visit`
+// returns false. A sequence admitted on the way is not visited again: its key is not larger than before.
 template <class Key, class Visit>
 void Scheduler::walk(MergedOrder<Key> order, const Visit& visit) {
   while (const SequenceId id = order.front(may_admit())) {
@@ -65,7 +65,7 @@ int Scheduler::wanted_rows(int rows_left) const {
   return threshold > 0 ? std::min(rows_left, threshold) : rows_left;
 }
 
-// Fewer than sliver_rows_ are not worth a span of their own beside another prompt's.
+// Fewer than sliver_rows_ rows are not worth a span of their own next to another prompt's.
 bool Scheduler::worth_starting(int wanted, int most_rows) const {
   if (!limits_.chunked_prefill) return wanted <= most_rows;
   return !has_prompt_span() || most_rows >= std::min(sliver_rows_, wanted);
@@ -88,7 +88,7 @@ Scheduler::Verdict Scheduler::allot(Entry& e, int most_rows) {
   return Verdict::kAllotted;
 }
 
-// What nobody else took goes to those that could take more.
+// Gives the rows that are left to prompts that could use more.
 void Scheduler::use_up_rows() {
   for (std::size_t i = first_prompt_span_; i < plan_.spans.size() && budget_left() > 0; ++i) {
     Entry& e = entry(plan_.spans[i].sequence);

@@ -1,4 +1,4 @@
-// How the rows of a step are shared between prompts.
+// Tests of how the rows of a step are shared between prompts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -112,7 +112,7 @@ TEST(FairPromptsTest, NoPromptWaitsBeyondTheBound) {
     l.long_prefill_token_threshold = below(3) == 0 ? 5 + below(100) : 0;
     SchedulerWorld w(l, 0, false);
     struct Waits {
-      std::map<int, int> rows;  // of it and the older ones, when it arrived
+      std::map<int, int> rows;  // rows of it and the older ones, when it arrived
       int steps = 0, least = 1 << 30;
     };
     std::map<int, Waits> waits;
@@ -247,7 +247,7 @@ TEST(PromptChunksTest, ThresholdAndBudgetTogether) {
   EXPECT_EQ(rows(w.step()), (Rows{{0, 128}, {1, 64}}));
 }
 
-// What the prefix cache gives is not counted against the threshold; nor does what is left escape it.
+// Rows that the prefix cache saves do not count against the threshold, and the remaining rows do not escape it.
 TEST(PromptChunksTest, TheThresholdCapsAResumedPrompt) {
   SchedulerLimits l = limits(1000);
   l.long_prefill_token_threshold = 40;
@@ -297,7 +297,7 @@ TEST(PromptChunksTest, AChunkEndsAtABlockWhereOthersUseTheRest) {
   SchedulerWorld w(limits(300, SchedulingPolicy::kFcfs));
   w.add(0, {1000, 1});
   w.add(1, {40, 1});
-  EXPECT_EQ(rows(w.step()), (Rows{{0, 260}, {1, 40}}));  // 256, and 4 that nobody else took
+  EXPECT_EQ(rows(w.step()), (Rows{{0, 260}, {1, 40}}));  // 256, and 4 that no other wanted
   EXPECT_EQ(rows(w.step()), (Rows{{0, 300}}));           // alone it takes all
   SchedulerWorld two(limits(300, SchedulingPolicy::kFcfs));
   two.add(0, {1000, 1});

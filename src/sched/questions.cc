@@ -1,4 +1,4 @@
-// Scheduler: what a plan may depend on, asked before it is made.
+// Scheduler: asks for the facts that a plan may depend on, before it is made.
 //
 // A plan opens with moves that depend on few facts, each made as soon as these are known: a forced preemption, those
 // for the best waiting sequence (kPriority), and the end of waits for a prefix. All else is asked ahead:
@@ -18,10 +18,11 @@
 //          plan too, or the plan has cut a span before. A cut leaves less than a block, and less than a quarter of it
 //          each further one, 127, (the oldest again,) 31, 7, 1, 0 rows: so few may follow.
 //     So a plan would not change if it knew more; the property test makes it know everything, and compares. A plan that
-//     meets somebody it has not asked about closes: it admits nobody any more.
+//     meets a sequence that it has not asked about closes: it admits no more.
 //
-// How many: a plan asks about at most kParkedQuestions prefixes of those that wait for one, and besides about places +
-// kMostWaits + kLastVisits + 2, however many wait; and when memory or rows are short, about few more than it admits.
+// A plan asks about at most kParkedQuestions prefixes of sequences that wait for one. Besides these it asks about at
+// most places + kMostWaits + kLastVisits + 2, however many wait. If memory or rows are short, it asks about few more
+// than it admits.
 #include <algorithm>
 #include <climits>
 
@@ -88,7 +89,7 @@ void Scheduler::learn(const PlanFacts& facts) {
   }
 }
 
-// What the stage still has to ask; about nothing when it is done.
+// Returns the stage's next question, which is about nothing when the stage is done.
 Question Scheduler::question_of_stage() {
   switch (stage_) {
     case Stage::kForced:
@@ -137,15 +138,15 @@ Question Scheduler::ask_best() {
   return {};
 }
 
-// The fewest, from the lowest rank up, without which the best waiting one can be admitted; nobody when it can be
-// without any of this, or not even with it. An estimate: where they alone hold pages of its prefix hit, it may take one
-// plan more.
+// Asks about the fewest running sequences, from the lowest rank up, whose leaving lets the best waiting one in. It asks
+// about none if that one fits anyway, or not even then. This is an estimate: if they alone hold pages of its prefix
+// hit, it may need one more plan.
 Question Scheduler::ask_victims() {
   if (!asking_.lack.any()) return {};
   const Entry& best = *best_waiting();
   for (; asking_.lack.any() && asking_.next_leaver != running_.rend(); ++asking_.next_leaver) {
     if (asking_.next_leaver->priority <= best.rank.priority) {
-      if (asking_.next_leaver->paused) continue;  // that is no reason to leave for it
+      if (asking_.next_leaver->paused) continue;  // a pause is no reason to leave for it
       break;
     }
     const Entry& e = entry(asking_.next_leaver->id);
@@ -196,8 +197,8 @@ int Scheduler::decode_shortage() const {
 // With places = 0 none are asked.
 void Scheduler::begin_prompt_questions() {
   const bool decodes_first = !prompts_only() && turns_.size() > 0;
-  // A step of decodes only admits nobody, nor does one that preempts for memory, as it surely does here: all decodes
-  // choose, and each takes its page.
+  // A step of decodes only admits no sequence. Nor does one that preempts for memory, as it surely does here: all
+  // decodes choose, and each takes its page.
   const bool preempts = asking_.lack.pages > 0 && turns_.size() <= limits_.max_batched_tokens;
   const bool closed = decodes_first && (!limits_.mixed || preempts);
   if (waiting_.empty() || !admissions_open_ || closed) return;
@@ -251,7 +252,7 @@ Question Scheduler::ask_prompts(MergedOrder<Key>* order) {
   return {};
 }
 
-// As admitted, or as one that waits. False when nobody behind it can be admitted.
+// Counts a sequence as admitted, or as waiting for a prefix. Returns false if none after it can be admitted.
 bool Scheduler::count_waiting(const Entry& e) {
   if (would_wait(e)) return ++asking_.waits <= kMostWaits;
   const Intake in = intake(e);

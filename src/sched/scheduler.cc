@@ -92,7 +92,7 @@ bool Scheduler::fork(SequenceId parent_id, SequenceId child_id, int free_latent_
                "what is forked runs, and is between two steps");
   const bool copies = limits_.geometry.has_latents && parent.computed % kBlockTokens != 0;
   const int promise = parent.promised - parent.owes_copy + copies;
-  // Of those that share an open page the last one to write needs no copy; but who that is, is not known.
+  // The last of the sequences that share an open page to write needs no copy, but it is not known which one that is.
   const int parents_copy = copies && !parent.owes_copy;
   const int unpromised = free_latent_pages - promised_pages_;
   if (running() >= limits_.max_seqs || (running() + 1) * steady_windows_ > limits_.window_pages ||
@@ -127,7 +127,7 @@ void Scheduler::enter_waiting(Entry& e) {
   enter_order(e);
 }
 
-// Of those that rows are given to, or memory. What is paused is in none.
+// Adds the sequence to the order by which rows or memory are given. A paused one is in none.
 void Scheduler::enter_order(Entry& e) {
   if (e.state == State::kWaiting) ++waiting_for_[static_cast<std::size_t>(e.reason)];
   if (e.rank.paused) {

@@ -1,11 +1,11 @@
 // Scheduler: decides which rows of which sequences the next step computes, and which sequences enter and leave memory
 // for it. A pure component: it sees counts, never token values, tensors, clocks or I/O, so the same code runs in the
 // server, under tests and in simulations. Its decisions depend only on the order of the calls and on the facts that it
-// is told (plan_facts.h).
+// is given (plan_facts.h).
 //
 // A sequence either waits or runs, that is, holds memory. A running one either has known tokens to compute before its
 // next token can be sampled (a prompt, or what a preemption dropped; called a prompt here), or it decodes: all its
-// tokens but the newest are computed.
+// tokens except the newest are computed.
 //
 // Before each plan the scheduler asks for the facts that the plan may depend on, one after the other, and asks nothing
 // while the plan is made: questions.cc says which facts, and why these suffice and are few.
@@ -20,7 +20,7 @@
 //      gets rows. A span that does not end its prompt ends at a block boundary if others use the rows that this costs,
 //      and these are less than a quarter. The last of several prompts gets no sliver: none rather than less than
 //      min(64, b / 8) rows, unless they end it.
-//   4. Without chunked_prefill, a prompt is computed in one span; when that does not fit beside the decodes, the next
+//   4. Without chunked_prefill, a prompt is computed in one span; when that does not fit with the decodes, the next
 //      step has none. Without mixed, steps of prompts and steps of decodes alternate. In both cases no two steps
 //      without decodes follow each other while there are any, so a turn takes at most 2 ceil(decoding / B) steps.
 //
@@ -29,14 +29,14 @@
 //   - None starves: while memory and places suffice, the first token of a prompt takes at most as many steps as the sum
 //     of ceil(rows / h) over it and all older ones. For each step gives h rows to the oldest, or ends it. Waiting for a
 //     shared prefix adds at most kMaxShareWaits, and one step for each 32 other sequences that begin to wait for one.
-//   - A short one does not wait for a long one: beside one older prompt, whatever its length, one of r rows takes
+//   - A short one does not wait for a long one: with one older prompt, whatever its length, one of r rows takes
 //     ceil(r / g) steps.
 //
 // Memory:
 //   - Windows are a promise: steady_window_pages() for each running sequence, and what a longer span needs beyond that
 //     for the step, from the unpromised ones; the span is shorter where these are short.
 //   - Latents are those that are free now. The pages for all known tokens of a running prompt are promised to it. A
-//     waiting sequence is admitted if the unpromised free pages are enough for all its known tokens, beside the
+//     waiting sequence is admitted if the unpromised free pages are enough for all its known tokens, besides the
 //     watermark; the watermark is ignored when nothing runs.
 //   - The first that finds no room holds up the others; under kFair at most kMaxBypasses others pass it. It then waits
 //     at most until those that run have ended.
@@ -46,22 +46,23 @@
 //   - A preempted sequence keeps its rank, so it comes back first, and its tokens: it is computed anew, from what the
 //     prefix cache still has, or swapped: its state is kept elsewhere and restored. Swapping is chosen if both costs
 //     are set, computed rows * recompute_cost_per_row > 2 * pages * swap_cost_per_page, and the swap space has room
-//     beside the others that this plan swaps.
-//   - A plan that preempts for memory admits nobody; in one that preempts otherwise, every page of a prefix hit counts
-//     as taken from the free ones, since its holder may be the one that leaves.
-// Paused sequences (set_paused) get no rows. What runs keeps its memory and its place, but is the first to leave for
-// the pages of decodes; what waits, or is preempted, waits at least until it goes on. Its rank is then what it was. A
-// waiting sequence of better priority (kPriority) takes memory from a paused one only if it could if that one was not
-// paused. Progress: if a running sequence is not paused, the plan has a span, and so it has if none runs and one that
-// waits is not paused; except the plan in which force_preemption() takes the last running sequence away. What waits may
-// wait for the memory of paused ones: these must go on or end. For a running sequence can always compute a row, and if
-// none runs the first waiting one fits. The best running sequence gets closer to its end, so by induction every
-// sequence ends (under kPriority: provided that better ones stop coming).
+//     besides the others that this plan swaps.
+//   - A plan that preempts for memory admits no sequence; in one that preempts otherwise, every page of a prefix hit
+//     counts as taken from the free ones, since its holder may be the one that leaves.
+// Paused sequences (set_paused) get no rows. A running one keeps its memory and its place, but is the first to leave
+// for the pages of decodes. One that waits, or is preempted, waits at least until it goes on, and its rank is then the
+// same as before. A waiting sequence of better priority (kPriority) gets memory from a paused one only if it would get
+// it if that one was not paused. Progress: the plan has a span if a running sequence is not paused, and also if none
+// runs and a waiting one is not paused. The only exception is a plan in which force_preemption() removes the last
+// running sequence. Waiting sequences may need the memory of paused ones, which must go on or end. The reason is that a
+// running sequence can always compute a row, and if none runs the first waiting one fits. The best running sequence
+// gets closer to its end, so by induction every sequence ends (under kPriority: provided that better ones stop coming).
 //
-// Call order: add / fork / end / set_paused / force_preemption at any time between steps, then gather() and plan() with
-// nothing between, then completed() and judged() before the next plan; end and lost also between these. A plan of 1,000
-// decodes takes some 10 us, 30 with drafts; all else is O(log waiting) each. Thread safety: one thread at a time;
-// check() is const over values fixed at construction and may be called from any.
+// Call order: add / fork / end / set_paused / force_preemption are called at any time between steps. Then come gather()
+// and plan() with nothing between, then completed() and judged() before the next plan; end and lost may also come
+// between these. A plan of 1,000 decodes takes some 10 us, 30 with drafts; every other call takes O(log waiting).
+// Thread safety: one thread at a time; check() is const over values fixed at construction and may be called from any.
+// Used by engine/step, sched and sched/drafts.
 #pragma once
 
 #include <algorithm>
@@ -104,7 +105,7 @@ struct SchedulerLimits {
 // The newest token of an answer is never computed, so a sequence computes one row less than its tokens.
 struct SequenceCounts {
   int prompt_tokens = 0;  // >= 1
-  int max_tokens = 0;     // of the answer, >= 1; check() also takes 0, a prompt that is only scored
+  int max_tokens = 0;     // most tokens of the answer, >= 1; check() also allows 0, a prompt that is only scored
   int priority = 0;       // lower goes first, with kPriority
   int rows() const { return prompt_tokens + std::max(1, max_tokens) - 1; }
 };
@@ -116,7 +117,7 @@ class Scheduler {
 
   explicit Scheduler(const SchedulerLimits& limits);
 
-  // Whether such a sequence can ever run; the error has the numbers.
+  // Checks that such a sequence can ever run; the error has the numbers.
   Status check(const SequenceCounts& counts) const;
   // The largest max_tokens that passes check() with a prompt of this length; 0: none does.
   int most_tokens(int prompt_tokens) const;
@@ -124,8 +125,8 @@ class Scheduler {
   // `id` is any number >= 0 that no live sequence has; small ones keep the table small. The counts must pass check().
   void add(SequenceId id, const SequenceCounts& counts);
   // `child` runs on from where the running `parent` is, with the same tokens known and computed and the same counts. It
-  // ranks as if it arrived now. False, and without effect, if there is no place or memory for it now, with this many
-  // latent pages free: then it can be add()ed.
+  // ranks as if it arrived now. Returns false and changes nothing if there is no place or memory for it now, with this
+  // many latent pages free: then it can be add()ed.
   bool fork(SequenceId parent, SequenceId child, int free_latent_pages);
   // Ends a sequence, waiting, swapped or running: finished, cancelled or failed. Its memory counts as free at once.
   // To be called at the latest when the answer has max_tokens.
@@ -135,52 +136,52 @@ class Scheduler {
   // plan() and completed(), which makes the sequence's span of this plan void.
   void lost(SequenceId id);
 
-  // Between steps, and before gather(): the sequence gets no more rows until it is told to go on.
+  // Pauses a sequence, or lets it go on, between steps and before gather(). A paused one gets no rows.
   void set_paused(SequenceId id, bool paused);
 
-  // For tests: the next plan preempts a running sequence, in turn by rank, every second time by swapping if there is
-  // room. Only one that has got further than at its last preemption, so that all progress; the request stands until
-  // there is one.
+  // For tests: lets the next plan preempt a running sequence, in turn by rank, every second time by swapping if there
+  // is room. It must have got further than at its last preemption, so that all progress; the request stands until there
+  // is one.
   void force_preemption() { preemption_forced_ = true; }
 
-  // A fact that the next plan may depend on and `facts` does not have yet; the answer must be appended to its lookups
-  // or leavers before the next call. A question about nothing means that plan() may be called. See gather().
+  // Returns the next fact that the plan may depend on and `facts` does not have yet. The answer must be appended to its
+  // lookups or leavers before the next call. A question about nothing means that plan() may be called. See gather().
   Question next_question(const PlanFacts& facts);
   // Valid until the next call. `facts` must answer all questions; further facts change nothing.
   const StepPlan& plan(const PlanFacts& facts);
   // The step has been computed: positions advance, and every sampled sequence that was not ended has new tokens.
-  // A decoding sequence has one new token; what its drafts gave is told by judged().
+  // A decoding sequence has one new token; judged() reports the result of its drafts.
   void completed();
-  // Between completed() and the next plan: of the drafts that were computed for the sequence the first `right` were
-  // right, so it has as many tokens more; the others and their pages are given up. To be called for every span that had
-  // drafts, unless its sequence has ended.
+  // Reports, between completed() and the next plan, that the first `right` of the drafts computed for the sequence were
+  // right. It has that many more tokens; the other drafts and their pages are given up. To be called for every span
+  // that had drafts, unless its sequence has ended.
   void judged(SequenceId id, DraftSource source, int drafted, int right);
-  // So long a step of these took: how many drafts pay depends on it. May be left out.
+  // Reports the time of a step with these rows, which decides how many drafts pay. May be left out.
   void took(const DecodedRows& rows, double seconds);
-  // Where tokens are on their way when a step is planned; before each such plan: whether it is worth waiting for them,
-  // as sequences can then have these drafts. To wait or not is always allowed.
+  // To be called before each plan that is made while tokens are on their way. Returns whether it is worth waiting for
+  // them, as sequences can then have these drafts. To wait or not is always allowed.
   bool waiting_pays(std::span<const DraftOffer> offers);
-  // A token of a sequence that decodes has come which this source would have drafted, or another.
+  // Reports that a token of a decoding sequence has come, and whether this source would have drafted it.
   void record_prediction(SequenceId id, DraftSource source, bool right);
 
   int running() const { return static_cast<int>(running_.size()); }
-  // Of these, the sequences that decode, in the order of their turns.
+  // The running sequences that decode, in the order of their turns.
   int decoding() const { return turns_.size(); }
   SequenceId decoding(int i) const { return turns_[i]; }
   int waiting() const { return waiting_.size() + static_cast<int>(parked_.size()) + asleep_; }
-  // Of the running and the waiting ones.
+  // The number of paused sequences, running and waiting.
   int paused() const { return paused_; }
   bool paused(SequenceId id) const { return entries_[index_of(id)].rank.paused; }
   const SchedulerLimits& limits() const { return limits_; }
-  // Those that wait, by rank, behind them those that wait for a prefix, and the paused ones; and why, when it was last
-  // looked at.
+  // The waiting sequences by rank, then those that wait for a prefix, then the paused ones. wait_reason() is the reason
+  // when it was last checked.
   std::vector<SequenceId> in_order_of_waiting() const;
   WaitReason wait_reason(SequenceId id) const { return entries_[index_of(id)].reason; }
-  // How many wait for each reason.
+  // The number of sequences that wait for each reason.
   const std::array<int, kWaitReasons>& waiting_for() const { return waiting_for_; }
 
  private:
-  static constexpr int kMostWaits = 32;        // that may begin in a plan
+  static constexpr int kMostWaits = 32;        // waits that may begin in a plan
   static constexpr int kParkedQuestions = 16;  // about those that wait for a prefix, in a plan
   static constexpr int kTriesAgainAfter = 48;  // plans without a draft, for the first time
 
@@ -192,23 +193,23 @@ class Scheduler {
     Rank rank;
     Position computed = 0;   // rows done, or in the swap space
     int known = 0;           // tokens known: the prompt and what was sampled
-    int held = 0;            // latent pages, those of the plan included
-    int promised = 0;        // latent pages that it will need and has been granted
-    bool owes_copy = false;  // forked, so its next row may have to copy the page that it shares
+    int held = 0;            // latent pages, including the plan's
+    int promised = 0;        // latent pages granted for later
+    bool owes_copy = false;  // forked: its next row may have to copy a shared page
     bool swapped = false;
     WaitReason reason = WaitReason::kQueue;
     int bypassed = 0;            // by sequences admitted while it found no room
-    std::int64_t span_plan = 0;  // numbers of plans: its last span, spans[span_index],
+    std::int64_t span_plan = 0;  // numbers of plans: the one with its last span, spans[span_index],
     std::size_t span_index = 0;
-    std::int64_t preempted_plan = 0;  // its last preemption,
+    std::int64_t preempted_plan = 0;  // the one with its last preemption,
     std::int64_t wait_until = 0;      // the end of its waits for others to compute its prefix,
     std::int64_t lookup_plan = 0;     // the one of `hit` and `next_block`,
     std::int64_t leaver_plan = 0;     // the one of `own_pages` and `image_bytes`,
     std::int64_t counted_plan = 0;    // the one whose questions have counted it as the oldest, or before that
-    Position preempted_at = -1;       // computed, at its last preemption
+    Position preempted_at = -1;       // `computed` at its last preemption
     PrefixHit hit;
     DraftRecord record;
-    int drafts = 0;  // that it is being given
+    int drafts = 0;  // drafts that it is being given
     int plans_without_draft = 0, tries_again_after = kTriesAgainAfter;
     std::uint64_t next_block = 0;
     int own_pages = 0;
@@ -218,31 +219,31 @@ class Scheduler {
     bool runs() const { return state == State::kPrompt || state == State::kDecoding; }
   };
 
-  // What a sequence holds from its admission on.
+  // The place and memory of a sequence from its admission on.
   struct Intake {
     Position first_position;
-    int held, taken;  // latent pages; of them, those that were free before
+    int held, taken;  // latent pages; the part of them that was free before
   };
 
   enum class Verdict {
-    kAllotted,   // it has a span
+    kAllotted,   // the sequence has a span
     kParked,     // it waits for a running sequence to compute its prefix
-    kNoRoom,     // of places or memory
-    kTooFewRows  // are left in this step
+    kNoRoom,     // no place or memory is left
+    kTooFewRows  // too few rows are left in this step
   };
 
-  // What is missing; <= 0: nothing.
+  // The shortage of each kind; <= 0: none.
   struct Lack {
     int places = 0, windows = 0, pages = 0;
     bool any() const { return places > 0 || windows > 0 || pages > 0; }
   };
 
-  // The stages of a plan: up to kAnswered questions are asked.
+  // The stages of a plan: questions are asked before kAnswered.
   enum class Stage { kNone, kForced, kBest, kVictims, kParked, kDecodes, kOldest, kPrompts, kAnswered };
 
-  // How far next_question() has come, and the most that a plan can still give.
+  // The progress of next_question(), and the most that a plan can still give.
   struct Asking {
-    std::size_t lookups = 0, leavers = 0;  // known of the facts
+    std::size_t lookups = 0, leavers = 0;  // facts already read
     std::set<Rank>::const_reverse_iterator next_leaver;
     Lack lack;
     int places = 0, pages = 0, rows = 0;
@@ -310,7 +311,7 @@ class Scheduler {
   };
   struct DraftCounts {
     std::array<std::array<int, kDraftSources>, DraftRecord::kLevels> of;  // by chance and source
-    std::uint64_t levels;                                                 // bits of those that there are
+    std::uint64_t levels;                                                 // bits of the levels that occur
     static_assert(DraftRecord::kLevels == 64);
   };
   void plan_drafts(const PlanFacts& facts);
@@ -371,22 +372,22 @@ class Scheduler {
 
   SchedulerLimits limits_;
   int watermark_;
-  int steady_windows_;          // of one sequence
+  int steady_windows_;          // one sequence's
   std::vector<Entry> entries_;  // by SequenceId
   std::int64_t arrivals_ = 0;
   std::set<Rank> running_;
-  PromptOrder prompts_;  // that run
+  PromptOrder prompts_;  // running
   PromptOrder waiting_;
-  std::vector<SequenceId> parked_;  // that wait for their prefix; the next one to be asked about first
+  std::vector<SequenceId> parked_;  // wait for a prefix; the next to be asked about first
   DecodeTurns turns_;
-  int paused_ = 0, asleep_ = 0;  // asleep: of the paused ones, those that wait
+  int paused_ = 0, asleep_ = 0;  // asleep: paused and waiting
   std::array<int, kWaitReasons> waiting_for_{};
   int promised_pages_ = 0;  // sum of Entry::promised
   bool preemption_forced_ = false, next_forced_swaps_ = false;
   Rank last_forced_;
   bool prompts_next_ = false;  // the next step is one of prompts
 
-  // Of the plan being made.
+  // Fields of the plan being made.
   std::int64_t plan_number_ = 1;
   Stage stage_ = Stage::kNone;
   Asking asking_;
@@ -394,21 +395,22 @@ class Scheduler {
   int free_pages_ = 0;          // latent
   int spare_windows_ = 0;       // beyond the promised ones
   std::size_t swap_bytes_ = 0;  // free
-  // The next blocks of those that are admitted; while questions are asked, of those that may be.
+  // The next blocks of admitted sequences; while questions are asked, of those that may be admitted.
   std::unordered_set<std::uint64_t> coming_blocks_;
   std::size_t first_prompt_span_ = 0;
   int sliver_rows_ = 0;
   bool admissions_open_ = true;
   int parked_now_ = 0;
-  Entry* passed_over_ = nullptr;  // the oldest, which found no room
+  Entry* passed_over_ = nullptr;  // the oldest sequence, if it found no room
   std::vector<SequenceId> chosen_;
   std::vector<DraftChoice> draft_choices_;
-  DraftRecord all_records_;  // of all sequences that ever had drafts
+  DraftRecord all_records_;  // over all sequences that ever had drafts
   StepTimes times_;
-  double seconds_for_tries_ = 0;  // of drafts by sequences that have none
+  double seconds_for_tries_ = 0;  // for drafts of sequences that have none
 };
 
-// Asks what the next plan depends on, and lets look_up(id) and leaving(id) answer. The counts of `facts` are set.
+// Collects the facts for the next plan: look_up(id) and leaving(id) answer the scheduler's questions. The counts of
+// `facts` are set.
 template <class LookUp, class Leaving>
 void gather(Scheduler* scheduler, PlanFacts* facts, const LookUp& look_up, const Leaving& leaving) {
   facts->lookups.clear();

@@ -1,5 +1,5 @@
-// Random workloads against every promise of scheduler.h, checked by a PlanModel. A
-// second scheduler is told more than it asks, and has to make the same plans.
+// Random workloads against every promise of scheduler.h, checked by a PlanModel. A second scheduler gets more facts
+// than it asks for, and has to make the same plans.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -214,7 +214,7 @@ class Fuzz : public PlanModel {
     }
   }
 
-  // What was not asked changes no plan.
+  // Facts that were not asked for change no plan.
   void plan_informed(const StepPlan& plan) {
     PlanFacts facts = memory_.answers(&informed_);
     facts.offers = offers_;

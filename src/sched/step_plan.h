@@ -1,4 +1,5 @@
-// StepPlan: what one step computes. Plain values.
+// StepPlan: the work of one step. Plain values.
+// Used by engine/step/step_in_flight.h, scheduler.h and sim/cost_model.h.
 #pragma once
 
 #include <vector>
@@ -14,9 +15,9 @@ struct Span {
   SequenceId sequence;
   Position first_position = 0;
   int rows = 0;
-  bool samples = false;  // the last row's logits choose the sequence's next token; with drafts each of them
-  int drafts = 0;        // of its rows, the last ones: for guesses at the tokens that follow the newest
-  DraftSource source = DraftSource::kMtp;  // of these
+  bool samples = false;                    // the last row's logits choose the next token; with drafts each row's do
+  int drafts = 0;                          // its last rows: guesses at the tokens after the newest
+  DraftSource source = DraftSource::kMtp;  // source of the drafts
 
   bool operator==(const Span&) const = default;
 };
@@ -39,7 +40,7 @@ struct Admission {
   bool operator==(const Admission&) const = default;
 };
 
-// A sequence that waits for another reason than when it was last looked at; not part of what is carried out.
+// A sequence whose reason to wait has changed; for the records, not carried out.
 struct ReasonToWait {
   SequenceId sequence;
   WaitReason reason = WaitReason::kQueue;
@@ -51,15 +52,15 @@ struct StepPlan {
   std::vector<Admission> admissions;
   std::vector<Span> spans;  // at most one per sequence
   int rows = 0;
-  std::vector<SequenceId> waits;  // begin to wait for another sequence, running or admitted, to compute their prefix
+  std::vector<SequenceId> waits;  // begin to wait until another sequence computes their prefix
   std::vector<ReasonToWait> reasons;
 
   bool empty() const { return spans.empty(); }
 };
 
-// Of a step that has no prompts: its sequences, a row each, and the drafts behind them. Of another one: nothing.
+// The rows of a step without prompts: its sequences, a row each, and their drafts. All zero for a step with prompts.
 struct DecodedRows {
-  int sequences = 0, drafts = 0, by_model = 0;  // by_model: of the drafts
+  int sequences = 0, drafts = 0, by_model = 0;  // by_model: drafts of the model
 
   static DecodedRows of(const StepPlan& plan);
 };

@@ -1,4 +1,4 @@
-// ToldMemory: answers a scheduler's questions as it is told to, for tests.
+// ToldMemory: answers a scheduler's questions as a test sets it up to.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // Server: an engine, a tokenizer and a chat encoding served over the OpenAI API.
+// Used by cli/commands/serve_command.cc.
 #pragma once
 
 #include <chrono>

@@ -5,7 +5,7 @@
 namespace sluice {
 namespace {
 
-constexpr double kSecond = 1e-3;  // of a millisecond
+constexpr double kSecond = 1e-3;  // seconds of a millisecond
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // Arrivals: which request of a trace comes next, and when. Owns nothing of the trace, which must outlive it.
 // Thread safety: one thread at a time.
+// Used by loadgen/load_run.cc and simulation.cc.
 #pragma once
 
 #include <optional>

@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kCostTerms = 6;
 using Terms = std::array<double, kCostTerms>;
 
-// What multiplies step, weights, row, span, context and read.
+// The factors of step, weights, row, span, context and read.
 Terms columns(const CostSample& s, double half_rows) {
   return {1, s.rows / (s.rows + half_rows), s.rows, s.spans, s.context, s.read};
 }

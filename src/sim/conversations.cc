@@ -36,7 +36,7 @@ class SharedTexts {
     return static_cast<std::size_t>(popular * popular * static_cast<double>(N));
   }
   int tokens(std::size_t text) const { return texts_[text].second; }
-  // Of its full blocks.
+  // The ids of its full blocks.
   std::vector<std::int64_t> ids(std::size_t text) const {
     std::vector<std::int64_t> ids;
     for (int block = 0; block < tokens(text) / kBlockTokens; ++block) {

@@ -1,4 +1,4 @@
-// CostModel: how long a step takes, as a sum of few terms. A simulation's clock runs on it.
+// CostModel: the time of a step, as a sum of few terms. A simulation's clock runs on it.
 //
 //   seconds = step + weights * R / (R + half_rows) + row * R + span * S + context * C + read * D + draft * G
 //   R  rows of the step, drafts included
@@ -6,10 +6,11 @@
 //   C  over all rows: the tokens before the row
 //   D  over all spans: the tokens before the span
 //   G  drafted rows
-// `weights` is what reading all of a mixture of experts' weights takes: few rows touch few experts, and at `half_rows`
+// `weights` is the time to read all weights of a mixture of experts: few rows touch few experts, and at `half_rows`
 // rows half of them are read. `context` is attention's arithmetic, `read` its memory traffic: the bytes that a row
 // reads of its cache for one token of context, over the bandwidth. A dense model has its weights in `step`.
 // Thread safety: a plain value.
+// Used by calibrate.cc, cli/commands/simulate_command.cc, load_estimate.h and simulation.h.
 #pragma once
 
 #include <span>
@@ -26,7 +27,7 @@ struct CostModel {
   double step = 0, weights = 0, half_rows = 1, row = 0, span = 0, context = 0, read = 0, draft = 0;
 
   double step_seconds(const StepPlan& plan) const;
-  // Of a step of so many rows of sequences without a context, and no drafts.
+  // The seconds of a step of `rows` rows of sequences without a context, and without drafts.
   double rows_seconds(int rows) const { return step + weights * rows / (rows + half_rows) + row * rows; }
   // "step=0.0186,weights=0.031,...": parse_cost() reads it.
   std::string text() const;
@@ -38,7 +39,7 @@ struct CostModel {
 // one JSON object of them.
 Result<CostModel> parse_cost(const std::string& text);
 
-// Presets are modelled after published measurements, not measured by us; docs/dev/scheduler.md says which.
+// Presets are modelled after published measurements, not measured by us; docs/dev/scheduler.md names these.
 struct CostPreset {
   const char* name;
   const char* what;

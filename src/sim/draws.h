@@ -1,4 +1,5 @@
 // Draws: a sequence of random numbers, the same on every machine. Thread safety: one thread at a time.
+// Used by loadgen/conversations_file.cc, loadgen/plain_trace.cc, workload.cc and workload.h.
 #pragma once
 
 #include <algorithm>

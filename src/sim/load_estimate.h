@@ -1,4 +1,5 @@
 // The load that a model can bear, from its cost model alone, to choose the rate of a synthetic trace.
+// Used by cli/commands/simulate_command.cc.
 #pragma once
 
 #include "model/engine_setup.h"

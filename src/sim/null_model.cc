@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// Raw bytes: nobody reads or writes the rows.
+// Raw bytes: the rows are never read or written.
 RowFormat row_of(std::size_t bytes) {
   return {.codec = RowCodec::kF32, .dims = 0, .rope_dims = 0, .data_bytes = static_cast<int>(bytes), .scale_bytes = 0};
 }

@@ -4,6 +4,7 @@
 // Its latent and window pages have as many bytes as the real ones, so a budget gives as many pages of either; they are
 // mapped and never touched. Open states are left out of the layout, because a real one would be copied for each
 // request: null_model_options() takes their bytes from the budget instead.
+// Used by bench/scheduler_bench.cc, cli/commands/simulate_command.cc and simulation.cc.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,8 @@
-// Percentiles: what a report says about many values; and LogHistogram, which counts values that are too many to keep.
+// Percentiles: a summary of many values for a report; and LogHistogram, which counts values that are too many to keep.
 //
 // The p-th percentile is the least value that at least p % of the values do not exceed (nearest rank), so it is always
 // one of the values. Thread safety: plain values.
+// Used by cli/commands/perplexity.cc, loadgen/traffic_report.h, report.h and simulation.h.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct Percentiles {
 Percentiles percentiles_of(std::vector<double> values);
 
 // Values >= 0 in buckets that are 1/256 of a power of two wide: a percentile is right within 0.4 %; count, mean and
-// maximum are exact. What is below 2^-40 counts as 0. 160 kB, whatever is added.
+// maximum are exact. Values below 2^-40 count as 0. It takes 160 kB, whatever is added.
 class LogHistogram {
  public:
   LogHistogram();

@@ -95,7 +95,7 @@ class Recording {
   int forks() const { return forks_; }
   int pauses() const { return pauses_; }
   int idle_plans() const { return idle_plans_; }
-  // The last thing was a cancellation, behind which no step closed a record.
+  // True if the last event was a cancellation, after which no step closed a record.
   bool open_end() const { return open_end_; }
 
  private:
@@ -159,7 +159,7 @@ class Recording {
   bool open_end_ = false;
 };
 
-// Of a step as the page gets it (docs/server.md): the record that it says. Times are in microseconds there.
+// Reads the record of a step from the form of the page (docs/server.md). Times are in microseconds there.
 StepRecord step_of(const boost::json::array& row) {
   std::vector<std::int64_t> n;
   for (std::size_t i = 0; i < 13; ++i) n.push_back(row.at(i).as_int64());
@@ -196,7 +196,7 @@ void expect_streamed(const std::vector<StepRecord>& records) {
     StepRecord expected = records[i];
     for (std::int64_t* time : {&expected.begin_ns, &expected.end_ns}) *time -= *time % 1000;
     using Kind = StepItem::Kind;
-    std::erase_if(expected.items, [](const StepItem& item) {  // those that the page has no use for
+    std::erase_if(expected.items, [](const StepItem& item) {  // items that the page does not use
       return item.kind == Kind::kBlock || item.kind == Kind::kMessage || item.kind == Kind::kIdle;
     });
     ASSERT_TRUE(same(step_of(rows[i].as_array()), expected)) << "step " << i;

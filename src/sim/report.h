@@ -2,8 +2,9 @@
 //
 // Times are in seconds. "ttft" is the time from arrival to the first token, "queue" that from arrival to the first step
 // with the request, "inter_token" the gaps between a request's tokens (0.4 % coarse), "longest_gap" the longest of each
-// request. Short prompts have at most 1,024 tokens. Requests that were refused are counted and otherwise left out.
-// Thread safety: plain values.
+// request. Short prompts have at most 1,024 tokens. Refused requests are counted and otherwise left out. Thread safety:
+// plain values.
+// Used by cli/commands/simulate_command.cc and report_plots.cc.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -21,7 +22,7 @@ namespace sluice {
 using Distribution = std::vector<std::pair<double, double>>;
 
 struct RunReport {
-  std::string name;  // of the policy
+  std::string name;  // the policy's
   int requests = 0, refused = 0;
   double seconds = 0, longest_step = 0;
   std::uint64_t steps = 0, rows = 0;
@@ -31,7 +32,7 @@ struct RunReport {
   std::vector<MemoryPoint> memory;
   EngineStats stats;
 
-  // Of the prompts' tokens, how many were not computed.
+  // The part of the prompts' tokens that was not computed.
   double hit_rate() const;
   double output_tokens_per_second() const;
 };

@@ -49,7 +49,7 @@ class Simulation {
   Simulation(const Trace& trace, const SimulationOptions& options, Runner* runner, const EngineSetup& engine)
       : trace_(trace), options_(options), stepper_(runner, engine), arrivals_(trace, options.concurrency) {
     result_.requests.resize(trace.requests.size());
-    // What they are does not matter here, only how many.
+    // Only the number of drafts matters here.
     stepper_.draft_by([](SequenceId, std::span<TokenId> to) {
       std::ranges::fill(to, 0);
       return static_cast<int>(to.size());
@@ -62,7 +62,7 @@ class Simulation {
       take_arrivals();
       if (stepper_.idle()) {
         const std::optional<double> next = arrivals_.next_time(now_);
-        if (!next) break;  // what was refused was the last
+        if (!next) break;  // the last request was refused
         now_ = *next;
         continue;
       }
@@ -87,7 +87,7 @@ class Simulation {
   RequestRecord& record(const Live& live) { return result_.requests[live.request]; }
   Live& live(SequenceId id) { return live_[static_cast<std::size_t>(id.value)]; }
 
-  // What arrives, and then what is cancelled, before each step.
+  // Before each step come its arrivals and then its cancellations.
   Status run_by_steps() {
     const std::vector<TraceRequest>& requests = trace_.requests;
     ids_.resize(requests.size());
@@ -116,7 +116,8 @@ class Simulation {
             "the trace's forks begin where their parents have ended: it is not a record of this engine");
       }
       SLUICE_RETURN_IF_ERROR(step());
-      // What forked in the step has begun; a parent that was not there by then (other options) leaves it out.
+      // Requests that fork in the step have begun. If the parent was not there by then (other options), they are left
+      // out.
       for (; next < requests.size() && requests[next].fork_of >= 0 && requests[next].step <= step_; ++next) {
         if (!begun_[next]) ++done_;
       }
@@ -131,7 +132,7 @@ class Simulation {
     }
   }
 
-  // Behind the end of the record.
+  // Lets paused requests go on after the end of the record.
   void go_on() {
     for (const SequenceId id : ids_) {
       if (id && live(id).paused) set_paused(id, false);
@@ -214,7 +215,7 @@ class Simulation {
     const double began = now_;
     SLUICE_ASSIGN_OR_RETURN(ComputedStep computed, stepper_.begin().commit());
     const StepPlan& plan = stepper_.plan();
-    const bool waits_for_event = !pauses_.empty() || !ends_.empty();  // of a replay by steps
+    const bool waits_for_event = !pauses_.empty() || !ends_.empty();  // in a replay by steps
     if (plan.empty() && !waits_for_event && ++idle_steps_ > kMostIdleSteps) {
       return internal_error(
           fmt::format("the simulation stands still at {:.3f} s: {} sequences run, {} wait, and the "
@@ -286,12 +287,12 @@ class Simulation {
   Stepper stepper_;
   Arrivals arrivals_;
   std::vector<Live> live_;                                  // by SequenceId
-  std::vector<SequenceId> ids_;                             // by request, while they live; of replays by steps
+  std::vector<SequenceId> ids_;                             // by request, while they live; in replays by steps
   std::vector<bool> begun_;                                 // requests, in such a replay
-  std::multimap<int, std::size_t> ends_;                    // of it, by step: requests to be cancelled
-  std::multimap<std::pair<int, int>, std::size_t> pauses_;  // of it, by step and place: requests to pause or go on
-  std::vector<SequenceId> forked_;                          // in this step
-  int step_ = 0;                                            // of a replay by steps
+  std::multimap<int, std::size_t> ends_;                    // there, by step: requests to be cancelled
+  std::multimap<std::pair<int, int>, std::size_t> pauses_;  // there, by step and place: requests to pause or go on
+  std::vector<SequenceId> forked_;                          // forked in this step
+  int step_ = 0;                                            // the step of a replay by steps
   double now_ = 0;
   std::size_t done_ = 0;
   int idle_steps_ = 0;

@@ -3,9 +3,10 @@
 // digit, on every machine.
 //
 // Requests arrive at their times (open loop) or, with a concurrency, as others end, so that the same number is always
-// in flight (a conversation counts from its first request to the end of its last, pauses included). A step sees those
-// that arrived before it began; its tokens exist when it ends. Thread safety: a simulation uses the calling thread
-// only.
+// in flight (a conversation counts from its first request to the end of its last, pauses included). A step sees the
+// requests that arrived before it began; its tokens exist when it ends. Thread safety: a simulation uses the calling
+// thread only.
+// Used by cli/commands/simulate_command.cc and report.h.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ struct SimulationOptions {
   // options the plans are those of the engine that recorded it (telemetry/exports.h), from an empty cache and without
   // drafts.
   bool by_steps = false;
-  std::function<void(const StepPlan&)> on_plan;  // of each step; may be empty
+  std::function<void(const StepPlan&)> on_plan;  // called at each step; may be empty
   bool audit_at_end = false;
   std::function<void(std::size_t done, std::size_t total)> on_progress;  // may be empty
 };

@@ -122,7 +122,7 @@ TEST_F(SimulationTest, AFollowUpFindsPromptAndAnswer) {
   trace.requests[1].after = 0;
   const SimulationResult result = run(trace);
   EXPECT_EQ(result.requests[0].cached_tokens, 0);
-  EXPECT_EQ(result.requests[1].cached_tokens, 256);  // of the answer's last token no row was computed: 259 tokens
+  EXPECT_EQ(result.requests[1].cached_tokens, 256);  // no row was computed for the answer's last token: 259 tokens
   EXPECT_DOUBLE_EQ(result.requests[1].arrival, result.requests[0].end + 1);
   options_.engine.cache.enable_prefix_caching = false;
   EXPECT_EQ(run(trace).requests[1].cached_tokens, 0);

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kMaxTokens = 1 << 27;  // of one request
+constexpr int kMaxTokens = 1 << 27;  // tokens of one request
 
 void read_hash_ids(JsonFields& fields, int hash_block_tokens, TraceRequest& request) {
   const boost::json::value* value = fields.find("hash_ids");

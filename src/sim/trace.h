@@ -8,7 +8,7 @@
 //   hash_ids       optional: one id for each block of `hash_block_tokens` tokens, in order; equal ids are equal blocks.
 //                  Ids beyond the prompt's last block name the blocks that the answer will fill. Blocks without an id
 //                  are like no other.
-// and of our own, all optional:
+// with keys of our own, all optional:
 //   after          the number (from 0) of an earlier line; then `timestamp` counts from the end of that request
 //   message_starts positions in the prompt where a message begins, ascending
 //   priority       as in the API
@@ -19,6 +19,7 @@
 //   pauses         pairs of numbers: the step before which it pauses, goes on, pauses ..., and the place of that among
 //                  all that happens before the step
 // Other keys are ignored. Thread safety: plain values.
+// Used by loadgen and sim.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@
 namespace sluice {
 
 struct TraceRequest {
-  double arrival_ms = 0;  // of a follower: after the end of `after`
+  double arrival_ms = 0;  // a follower's counts from the end of `after`
   int input_length = 1, output_length = 1;
   int after = -1;  // index of a request that has to end first; -1: none
   int priority = 0;

@@ -65,7 +65,7 @@ constexpr Workload kWorkloads[] = {
 };
 
 Status check(const WorkloadOptions& options) {
-  constexpr int kMostTokens = 1 << 22;  // of a mean: 16 times that still fits
+  constexpr int kMostTokens = 1 << 22;  // largest mean: 16 times that still fits
   if (options.requests < 1 || options.requests > kMaxRequests) {
     return invalid_argument(fmt::format("--requests: expected 1 to {}, found {}", kMaxRequests, options.requests));
   }

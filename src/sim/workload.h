@@ -14,6 +14,8 @@
 //   bulk     equal requests of 8,192 / 1,024 tokens, all there at once: meant for a fixed concurrency
 //   behind-long   chats of 101 / 32 tokens, and every 240 s one prompt of 600,000 tokens
 // Requests (in chat and reuse: conversations, series of questions) arrive as a Poisson process of `rate` a second.
+// Used by cli/bench/bench_serve_command.cc, cli/commands/simulate_command.h, cli/flags/bench_flags.cc and
+// conversations.cc.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +32,7 @@ struct WorkloadOptions {
   std::string name = "default";
   int requests = 10000;
   double rate = 1;                      // > 0
-  int mean_input = 0, mean_output = 0;  // 0: the workload's own. Of default, and of the equal requests of bulk
+  int mean_input = 0, mean_output = 0;  // 0: the workload's own. Only for default, and for bulk's equal requests
   std::uint64_t seed = 0;
 };
 

@@ -45,7 +45,7 @@ TEST(WorkloadTest, DefaultHasItsMeansAndRate) {
   }
   EXPECT_EQ(shortest, 1);
   EXPECT_GT(longest, 512 * 8);
-  // Of an exponential distribution the mean square is twice the square of the mean.
+  // An exponential distribution has a mean square of twice the square of the mean.
   EXPECT_NEAR(squares / 100'000 / (20.0 * 20.0), 2, 0.1);
 }
 
@@ -114,7 +114,7 @@ TEST(WorkloadTest, ReuseHasEveryWayInWhichPromptsBeginAlike) {
       ASSERT_EQ(turn.message_starts, before.message_starts);
       same_message ? ++again : ++changed;
     }
-    // What they have in common: all of the shorter prompt, or all up to the last message's block.
+    // The common part is all of the shorter prompt, or all up to the last message's block.
     const int last_message = turn.message_starts.back() / 128 * 128;
     const int common = same_message ? turn.input_length : std::min(last_message, before.input_length);
     for (Position p = 0; p < common; p += 13) ASSERT_EQ(trace_token(trace, i, p), trace_token(trace, i - 1, p));

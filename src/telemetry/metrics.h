@@ -5,8 +5,9 @@
 //   answers.add(1);
 //
 // Every metric is in the table of metric_table.h, with its type and its help. Metrics are created once and live as long
-// as the registry; those of the same name form a family and differ in labels.
+// as the registry; metrics of the same name form a family and differ in labels.
 // Thread safety: everything may be called from any thread.
+// Used by serve/observe/engine_metrics.h and serve/observe/server_metrics.h.
 #pragma once
 
 #include <atomic>
@@ -33,7 +34,8 @@ class Counter {
   std::atomic<double> value_{0};
 };
 
-// What a histogram says: how many values were up to each of the rising bounds and above the one before, and above all.
+// The content of a histogram: the number of values up to each of the rising bounds and above the one before, and above
+// all bounds.
 struct HistogramValue {
   std::span<const double> bounds;
   std::span<const std::uint64_t> counts;  // one more
@@ -64,10 +66,10 @@ class Metrics {
   // A counter or gauge whose value is read when the metrics are.
   void read_by(const std::string& name, std::function<double()> read, const std::string& labels = "");
 
-  // A gauge of 1, whose labels may be others each time.
+  // A gauge of 1, whose labels may differ each time.
   void info(const std::string& name, std::function<std::string()> labels);
 
-  // What it views must stay until text() returns.
+  // The viewed data must stay until text() returns.
   void histogram_of(const std::string& name, std::function<HistogramValue()> read);
 
   // Names that begin with "sluice_" begin with `prefix` instead when they are read, and every sample has `labels` too.

@@ -5,6 +5,7 @@
 // The end token gives no text. Stop strings are looked for in the text that the client gets, content and reasoning each
 // by itself: the markup, names and arguments of calls have none, so that no stop string cuts a call.
 // Thread safety: belongs to one choice of one request.
+// Used by cli, cli/commands, serve/api/openai and serve/generate.
 #pragma once
 
 #include <cstdint>

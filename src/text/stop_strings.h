@@ -3,6 +3,7 @@
 // Text is passed on as soon as it cannot be the start of a stop string, so what is held back is never longer than the
 // longest one. The result does not depend on how the text is cut into pieces: the stop string that is completed first
 // wins, and the longest of several that end at the same byte. Thread safety: belongs to one answer.
+// Used by generation_stream.h.
 #pragma once
 
 #include <cstddef>

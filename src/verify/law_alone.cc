@@ -67,7 +67,7 @@ std::shared_ptr<RuledTokens> AloneAnswers::ruled(const WorkRequest& r) const {
   const auto vocab = static_cast<int>(runner_.vocab_size());
   auto rules = rules_of(r.rules, vocab, device == nullptr || device == &cpu_device(),
                         /*bans=*/r.constraint == LawConstraint::kNone);
-  // What would end it, as far as min_tokens is concerned.
+  // The tokens that would end it, for min_tokens.
   std::vector<TokenId> ends(rules->allowed_token_ids.begin(),
                             rules->allowed_token_ids.begin() + (rules->allowed_token_ids.empty() ? 0 : 2));
   return std::make_shared<RuledTokens>(std::move(rules), std::move(ends), runner_.vocab_size());
@@ -151,7 +151,8 @@ Status AloneAnswers::compute(const WorkRequest& r, int choice) {
   return status;
 }
 
-// Of a prompt alone: all its tokens, or with a large vocabulary the last ones (add_scores() in law_requests.cc).
+// The scores of a prompt alone: of all its tokens, or with a large vocabulary of the last ones (add_scores() in
+// law_requests.cc).
 std::vector<ScoreRequest> AloneAnswers::requests(const WorkRequest& r) const {
   const std::vector<TokenId>& prompt = prompt_of(r);
   const auto rows = static_cast<int>(prompt.size()) - 1;

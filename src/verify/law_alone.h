@@ -1,6 +1,7 @@
-// AloneAnswers: what the answer to each request of a workload is by itself, with nothing cached and one row after the
-// other; and what binds it. Everything is worked out anew for each token: masks and penalties from the tokens before it
-// alone. Thread safety: the runner's.
+// AloneAnswers: the answer to each request of a workload by itself, with nothing cached and one row after the other;
+// and its rules and constraint. Everything is computed anew for each token: masks and penalties from the tokens before
+// it alone. Thread safety: the runner's.
+// Used by law_workload.h.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +22,20 @@ namespace sluice {
 
 struct Generated {
   std::vector<TokenId> tokens;
-  std::vector<std::uint64_t> digests;  // [token], of the logits that it was sampled from
-  // [token]: what the model guesses behind the tokens before it, kMostDrafts of them; none for the first, nor if it
-  // makes no drafts.
+  std::vector<std::uint64_t> digests;  // [token]: digest of the logits that it was sampled from
+  // [token]: the model's guesses after the tokens before it, kMostDrafts of them; none for the first, nor if it makes
+  // no drafts.
   std::vector<std::vector<TokenId>> drafts;
-  std::vector<RowScore> of_prompt;     // of its tokens from position prompt - of_prompt.size() on
-  std::vector<PromptLogprob> at_draw;  // [token]: what the sampler told of it
-  // [position of the prompt and of all tokens but the last]: of what layers chose for it; none: nobody asked.
+  std::vector<RowScore> of_prompt;     // scores of its tokens from position prompt - of_prompt.size() on
+  std::vector<PromptLogprob> at_draw;  // [token]: the sampler's log-probabilities for it
+  // [position of the prompt and of all tokens except the last]: digests of the layers' choices; empty: not asked for.
   std::vector<std::uint64_t> experts, entries;
 };
 
-// Of what layers chose for row `row` of a step; 0: there are no such layers.
+// Digests of the layers' choices for row `row` of a step; 0: there are no such layers.
 std::uint64_t digest_of_experts(std::span<const ExportedLayer> layers, std::size_t row);
 std::uint64_t digest_of_entries(std::span<const ExportedLayer> layers, std::size_t row, Position position);
-// The same of what was exported.
+// The same digests of exported rows.
 struct ExportedDigests {
   std::vector<std::uint64_t> experts, entries;  // [rows]
 };
@@ -42,20 +43,20 @@ ExportedDigests digests_of(const ExportedRows& rows);
 
 class AloneAnswers {
  public:
-  static constexpr int kTop = 3;  // tokens beside one whose log-probability is told
+  static constexpr int kTop = 3;  // further tokens with log-probabilities
 
   AloneAnswers(Runner& runner, std::span<const std::vector<TokenId>> prompts, const LawOptions& options)
       : runner_(runner), prompts_(prompts), options_(options), constraints_(runner.vocab_size()) {}
 
-  // Works it out, unless it is known.
+  // Computes the answer, unless it is known.
   Status compute(const WorkRequest& r, int choice);
   Generated& of(const WorkRequest& r, int choice) {
     return alone_[{r.prompt, r.greedy, r.greedy ? 0 : choice, r.rules, static_cast<int>(r.constraint), r.budget}];
   }
   static SamplingParams sampling_of(const WorkRequest& r, int choice);
-  // Where rules change what is drawn, half of the time.
+  // True for half of the rules: they then change the reported log-probabilities, too.
   static bool is_processed(const WorkRequest& r) { return r.rules != 0 && r.rules % 2 == 0; }
-  // At its beginning; null: it has none.
+  // Rules and constraint at the answer's beginning; null: it has none.
   std::shared_ptr<RuledTokens> ruled(const WorkRequest& r) const;
   std::shared_ptr<TokenConstraint> constraint(const WorkRequest& r);
 
@@ -72,7 +73,7 @@ class AloneAnswers {
   std::span<const std::vector<TokenId>> prompts_;
   const LawOptions& options_;
   LawConstraints constraints_;
-  // prompt, greedy, choice, rules, constraint, budget -> as long as was ever wanted
+  // prompt, greedy, choice, rules, constraint, budget -> the longest answer wanted so far
   std::map<std::tuple<int, bool, int, std::uint64_t, int, int>, Generated> alone_;
 };
 

@@ -13,8 +13,8 @@
 namespace sluice {
 namespace {
 
-constexpr int kBehind = 31;              // tokens of a prompt behind the last that is met
-constexpr Position kCheapPrompts = 600;  // prompts that end at a border of at most so many tokens are met, too
+constexpr int kBehind = 31;              // tokens of a prompt after the last that is met
+constexpr Position kCheapPrompts = 600;  // up to this border prompts that end there are met, too
 constexpr int kForkDistance = 3;         // tokens between the places where the walks begin
 
 // One sequence after the other, each alone in its steps, all of them over one prompt.
@@ -75,7 +75,7 @@ class BorderWalks {
     return static_cast<int>(at_.size()) - 1;
   }
 
-  // The next `rows` tokens, the last `right` of them as drafts, and wrong ones behind them up to `drafts`.
+  // Adds a step of the next `rows` tokens, the last `right` of them as drafts, and then wrong drafts up to `drafts`.
   void step(int walk, int rows, int drafts, int right) {
     Position& at = at_[static_cast<std::size_t>(walk)];
     rows = std::min(rows, last_ - at);
@@ -199,7 +199,7 @@ Result<LawReport> check_borders(Runner& runner, std::span<const BorderZone> zone
   laws.first_schedule = laws.long_prompts = 0;
   laws.schedules = count;
   laws.seconds = 0;
-  laws.every_row = false;  // those near the borders, and some of the others
+  laws.every_row = false;  // rows near the borders, and some others
   std::vector<std::vector<TokenId>> prompts, cut_prompts;
   for (const BorderZone& zone : zones) {
     laws.border_rows.emplace_back(zone.first() - kBorderRows, zone.last() + kBehind);

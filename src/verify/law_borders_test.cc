@@ -106,7 +106,7 @@ TEST(LawBordersTest, EveryLengthIsMetAlone) {
   }
 }
 
-// A step that ends just behind a border is wrong if it is alone: beside a longer sequence nothing shows.
+// A step that ends just after a border is wrong if it is alone: together with a longer sequence nothing shows.
 TEST(LawBordersTest, AFaultOfLoneStepsIsFound) {
   for (const bool faulty : {false, true}) {
     bool wrong = false;

@@ -51,7 +51,7 @@ class Checker {
     std::vector<TokenId> drafts;
     int kept = 0;  // rows of its span
     std::vector<int> logit_rows;
-    Position first = 0;               // of its piece in this step
+    Position first = 0;               // first position of its piece in this step
     Position apart_from = INT32_MAX;  // from here on its tokens are not those of the sequence it was forked from
   };
 
@@ -85,7 +85,7 @@ class Checker {
   LawReport& report_;
   std::vector<std::vector<std::uint64_t>> references_;  // [prompt][position]; empty: not computed yet
   std::vector<Live> live_;                              // [sequence]
-  std::size_t steps_begun_ = 0;                         // of the last run
+  std::size_t steps_begun_ = 0;                         // steps of the last run
   StateSlot occupied_;                                  // holds the pages that the schedule does without
   std::vector<StepSpan> spans_;
   std::vector<int> span_sequences_;  // [span]
@@ -117,7 +117,7 @@ Status Checker::compute_reference(int prompt) {
   return {};
 }
 
-// What was cached by schedules before has no part in this one.
+// Empties the cache: pages of earlier schedules have no part in this one.
 void Checker::start_over(const LawSchedule& schedule) {
   runner_.prefix_cache().reset();
   if (schedule.free_pages > 0) {
@@ -180,7 +180,8 @@ Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Ob
   return {};
 }
 
-// Those of the span that are right are the sequence's own, the first wrong one is not, and the others may be anything.
+// Makes the drafts of a span: right ones are the sequence's own tokens, the first wrong one is not, and the others may
+// be anything.
 void Checker::make_drafts(const LawPiece& piece, const std::vector<TokenId>& prompt, Live* l) {
   const auto own = static_cast<std::size_t>(l->first + l->kept - piece.right);
   l->drafts.clear();
@@ -346,7 +347,7 @@ std::optional<Mismatch> Checker::compare(const LawSchedule& schedule, std::size_
   return std::nullopt;
 }
 
-// Of what its prompts have alone, which is what it gave.
+// Adds the digests of its prompts alone, which equal the schedule's results.
 void Checker::add_digest(const LawSchedule& schedule) {
   for (const LawSequence& sequence : schedule.sequences) {
     for (const std::uint64_t row : references_[static_cast<std::size_t>(sequence.prompt)]) {
@@ -384,7 +385,7 @@ Result<LawSchedule> Checker::shrink(LawSchedule schedule, Mismatch* mismatch) {
   int runs = 0;
   for (bool smaller = options_.shrink; smaller && runs < kMaxShrinkRuns;) {
     smaller = false;
-    schedule.steps.resize(mismatch->step + 1);  // what comes later has no part in it
+    schedule.steps.resize(mismatch->step + 1);  // later steps have no part in it
     for (LawSchedule& candidate : smaller_schedules(schedule)) {
       if (++runs > kMaxShrinkRuns) break;
       SLUICE_ASSIGN_OR_RETURN(const std::optional<Mismatch> found, run(candidate));
@@ -408,7 +409,7 @@ Observer Checker::watch(const LawSchedule& schedule, const Mismatch& watched, Va
     }
     if (row < 0 || rows != total) return;
     std::span<const float> of_row{data + static_cast<std::ptrdiff_t>(row) * columns, static_cast<std::size_t>(columns)};
-    // Index scores are as wide as the longest sequence of the step needs: zeros behind a row's own.
+    // Index scores are as wide as the longest sequence of the step needs: zeros follow a row's own.
     while (!of_row.empty() && std::bit_cast<std::uint32_t>(of_row.back()) == 0)
       of_row = of_row.first(of_row.size() - 1);
     values->emplace_back(name, bit_digest(of_row));

@@ -108,14 +108,14 @@ TEST(SchedulingLawTest, TheRealSchedulerGivesTheAnswersOfEachRequestAlone) {
   EXPECT_GT(report->scored, 1000) << "tokens of prompts";
   EXPECT_GT(report->scored_answers, 20) << "tokens of answers, scored behind their prompt";
   EXPECT_GT(report->constrained, 500) << "tokens that a grammar allowed";
-  // Of these few answers have many: a draw has 1,600 +- 500 and 800 +- 280 of them.
+  // Few answers have many of these: a draw has 1,600 +- 500 and 800 +- 280 of them.
   EXPECT_GT(report->budgeted, 50) << "tokens of answers whose reasoning has a budget";
   EXPECT_GT(report->forced, 10) << "tokens that were the only ones allowed";
   EXPECT_GT(report->exported_experts, 1000) << "positions";
 }
 
-// The scheduling half compares the logits of every draw: what is wrong among others only is found by that, whatever
-// else would notice it later.
+// The scheduling half compares the logits of every draw: logits that are wrong only in company are found by that,
+// whatever else would notice it later.
 TEST(SchedulingLawTest, LogitsThatDependOnTheCompanyAreFound) {
   const auto prompts = make_prompts();
   bool company = false;
@@ -137,8 +137,8 @@ TEST(SchedulingLawTest, LogitsThatDependOnTheCompanyAreFound) {
   EXPECT_GT(by_logits, 0) << "SLUICE_TEST_SEED=" << options.seed;
 }
 
-// By construction, not by chance: in any kLawSituations schedules that follow each other. SLUICE_LAW_RUNS: so many
-// seeds.
+// Every situation comes by construction, not by chance, in any kLawSituations consecutive schedules. SLUICE_LAW_RUNS:
+// the number of seeds.
 TEST(LawCheckTest, AFewSchedulesHaveEverySituation) {
   const auto prompts = make_prompts();
   const char* given = std::getenv("SLUICE_LAW_RUNS");
@@ -166,7 +166,7 @@ TEST(LawCheckTest, AFewSchedulesHaveEverySituation) {
   }
 }
 
-// Of these four are not certain to: so few sequences may leave so little behind that nothing is evicted.
+// Four brief schedules are not certain to have evictions: their few sequences may leave too few pages.
 TEST(LawCheckTest, BriefSchedulesHaveEverySituationToo) {
   const auto prompts = brief_law_prompts(64);
   for (const Half& half : {kRows, kScheduling}) {
@@ -257,7 +257,7 @@ struct InjectedFault {
   const char* or_seen = nullptr;   // by either, if that comes first
 };
 
-// What finds a fault is part of what is tested: comparing logits, the audit between two steps, the names of blocks.
+// The check that finds a fault is part of the test: comparing logits, the audit between two steps, the names of blocks.
 constexpr InjectedFault kInjected[] = {
     {"skipped-write", "are not those of the prompt alone", ", alone ", "is not that of it alone"},
     {"early-insertion", "is inserted, but only", "is inserted, but only"},
@@ -282,7 +282,7 @@ TEST(LawCheckTest, EitherHalfFindsEveryInjectedFault) {
       ASSERT_EQ(report->difference.has_value(), seen != nullptr) << what;
       if (seen == nullptr) continue;
       fmt::print("{}: schedule {}\n", what, report->schedules);
-      // What is skipped may be written when the block is computed again.
+      // A skipped write may happen when the block is computed again.
       const auto again = HasSubstr("with other bytes than");
       const auto first = HasSubstr(fault.or_seen != nullptr ? fault.or_seen : seen);
       EXPECT_THAT(report->difference->text, AnyOf(HasSubstr(seen), again, first)) << what;

@@ -1,4 +1,4 @@
-// What a workload's sequences give, against what each gives alone.
+// Compares the results of a workload's sequences with the results of each alone.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -60,7 +60,7 @@ std::optional<Violation> WorkloadChecker::check_scores(const WorkRequest& r, Cho
   return std::nullopt;
 }
 
-// What a sequence took over when it began was computed by one of its salt.
+// Checks that the tokens that a sequence took over when it began were computed by one of its salt.
 std::optional<Violation> WorkloadChecker::check_hit(Stepper& stepper, const WorkRequest& r, const Choice& c,
                                                     SequenceId id) {
   if (c.forked) return std::nullopt;
@@ -79,8 +79,7 @@ std::optional<Violation> WorkloadChecker::check_hit(Stepper& stepper, const Work
                                r.prompt, c.request, c.choice, r.salt, cached, common)};
 }
 
-// The draft law: what the model guesses behind the tokens of a sequence is a function of these, and of the drafts
-// before.
+// The draft law: a guess of the model after the tokens of a sequence is a function of these, and of the drafts before.
 std::optional<Violation> WorkloadChecker::check_drafts(Stepper& stepper, const ComputedStep& step) {
   for (const SequenceId id : step.sampled()) {
     if (!id || stepper.sequences()[id].source != DraftSource::kMtp) continue;

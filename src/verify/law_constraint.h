@@ -1,8 +1,9 @@
-// LawConstraints: what binds the answers of a law's requests: grammars of each kind, and budgets of reasoning, over a
-// vocabulary that is made up, as the laws are about ids and a model that is tried may have no tokenizer here.
+// LawConstraints: the constraints on the answers of a law's requests: grammars of each kind, and budgets of reasoning.
+// Their vocabulary is made up, as the laws are about ids and a checked model may have no tokenizer here.
 //
-// Their texts never end, so that an answer is as long as its request wants. Thread safety: as GrammarCache; what make()
-// gives is the caller's.
+// Their texts never end, so that an answer is as long as its request wants. Thread safety: as GrammarCache; the result
+// of make() belongs to the caller.
+// Used by law_alone.h and law_requests.h.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +29,11 @@ class LawConstraints {
  public:
   explicit LawConstraints(std::size_t vocab);
 
-  // At its beginning. `budget`: tokens of kBudget's free text.
+  // Makes a constraint at its beginning. `budget`: tokens of kBudget's free text.
   std::unique_ptr<TokenConstraint> make(LawConstraint kind, int budget);
 
  private:
-  std::vector<std::string> texts_;  // [vocab], of the tokens
+  std::vector<std::string> texts_;  // [vocab], the tokens' texts
   GrammarCache grammars_;
 };
 

@@ -25,10 +25,10 @@ class Mover {
  private:
   struct Sequence {
     std::size_t prompt = 0, at = 0;  // tokens so far
-    std::size_t side = 0;            // whose runner has it
+    std::size_t side = 0;            // index of the runner that has it
     StateSlot slot;
-    std::array<std::unique_ptr<BlockChain>, 2> chains;  // of each runner
-    std::vector<int> rows;                              // of its span that are compared
+    std::array<std::unique_ptr<BlockChain>, 2> chains;  // one for each runner
+    std::vector<int> rows;                              // compared rows of its span
     std::string text;
   };
 

@@ -1,5 +1,6 @@
-// LawReport: what the schedules went through, counted as it happened, not as it was asked for; and the difference
+// LawReport: the events of the schedules, counted as they happened, not as they were asked for; and the difference
 // found, if any. Thread safety: plain values.
+// Used by law_check.h.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,15 @@ struct LawDifference {
   int prompt = 0;
   Position position = 0;
   std::string first_value;  // e.g. "layers.3.attn_o"; "logits" when nothing before them differs; "audit"
-  std::string text;         // what differs, and the smallest schedule found
+  std::string text;         // the difference, and the smallest schedule found
 };
 
 struct LawReport {
   int schedules = 0;
   std::int64_t comparisons = 0;             // rows whose logits were compared
-  std::int64_t choosing_rows = 0;           // of those, where attention chose among its compressed entries
+  std::int64_t choosing_rows = 0;           // compared rows whose attention chose among its compressed entries
   std::int64_t hits = 0;                    // sequences that took over cached tokens when they began
-  std::int64_t resumed_tokens = 0;          // that came from the prefix cache
+  std::int64_t resumed_tokens = 0;          // tokens that came from the prefix cache
   std::int64_t preemptions = 0;             // computed again
   std::int64_t swaps = 0;                   // swapped out
   std::int64_t swaps_restored = 0;          // ... and brought back
@@ -35,24 +36,25 @@ struct LawReport {
   std::int64_t aborts = 0;                  // ended before their end
   std::int64_t forgotten_spans = 0;         // wrong tokens, computed and forgotten
   std::int64_t drafts = 0;                  // rows of guessed tokens
-  std::int64_t drafts_rejected = 0;         // ... that were wrong, and given up
-  std::int64_t model_drafts = 0;            // ... that the model made, each as it does for the request alone
+  std::int64_t drafts_rejected = 0;         // ... wrong ones, given up
+  std::int64_t model_drafts = 0;            // ... the model's, each the same as for the request alone
   std::int64_t ruled = 0;                   // tokens of answers with penalties, biases or bans
-  std::int64_t constrained = 0;             // ... that a grammar binds
-  std::int64_t budgeted = 0;                // ... whose reasoning has a budget
+  std::int64_t constrained = 0;             // ... bound by a grammar
+  std::int64_t budgeted = 0;                // ... with a budget of reasoning
   std::int64_t forced = 0;                  // tokens that were the only ones allowed, computed in one span
-  std::int64_t exported = 0;                // positions for which it was compared what layers chose,
+  std::int64_t exported = 0;                // positions for which the layers' choices were compared:
   std::int64_t exported_experts = 0;        // ... experts,
   std::int64_t exported_entries = 0;        // ... and entries that an indexer chose
   std::int64_t scored = 0;                  // tokens of prompts whose log-probabilities were compared
-  std::int64_t scored_answers = 0;          // ... of answers, with those at which they had been drawn
+  std::int64_t scored_answers = 0;          // ... tokens of answers, compared with the values at their draw
   std::int64_t evictions = 0;               // cached pages given to others
   std::int64_t in_flight = 0;               // steps begun before the tokens of the previous one were known
-  std::set<int> thread_counts;              // that steps ran on
+  std::set<int> thread_counts;              // numbers of threads that steps ran on
   std::optional<LawDifference> difference;  // the first one; nothing runs after it
 
-  // Of the logits and tokens of all prompts and requests of the schedules without a difference, as each has them alone:
-  // a function of model, profile, seed and schedules, so that runs of different machines can be compared.
+  // A digest of the logits and tokens of all prompts and requests of the schedules without a difference, as each has
+  // them alone. It is a function of model, profile, seed and schedules, so that runs of different machines can be
+  // compared.
   std::uint64_t digest = 0;
 
   void add(const LawReport& part);
@@ -90,7 +92,7 @@ inline constexpr LawCount kLawCounts[] = {
     {"exported", &LawReport::exported},
 };
 
-// Of these the half that drives the cache has none: it has no answers, and no steps in flight.
+// The half that drives the cache has none of these: it has no answers, and no steps in flight.
 inline constexpr const char* kOfSchedulingOnly[] = {"swapped_aborts", "in_flight",      "ruled",
                                                     "scored",         "scored_answers", "constrained",
                                                     "budgeted",       "forced",         "exported"};

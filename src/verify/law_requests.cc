@@ -148,7 +148,7 @@ class Maker {
     if (long_enough.empty()) return;
     const int prompt = long_enough[static_cast<std::size_t>(below(static_cast<int>(long_enough.size())))];
     const std::string own = one_in(2) ? "" : "own";
-    // Three answers that could go on, so that right drafts lie behind their ends.
+    // Three answers that could go on, so that right drafts reach past their ends.
     const int ends = 6 + below(7);
     add({.prompt = prompt,
          .max_tokens = ends + kMostDrafts,
@@ -160,7 +160,7 @@ class Maker {
     add({.prompt = prompt, .max_tokens = 1 + below(4), .arrives = 4 + below(4), .greedy = one_in(2), .salt = own});
   }
 
-  // Of prompts that do not fit beside each other, each leaves behind what the next one has no room for.
+  // Adds prompts that do not fit together: each leaves too many cached pages for the next one to have room.
   bool add_strangers() {
     std::vector<int> candidates;
     for (int p = 0; p < short_prompts_; ++p) {
@@ -235,10 +235,10 @@ class Maker {
   const Situation situation_;
   std::mt19937_64 random_;
   Workload work_;
-  int rows_ = 0, longest_ = 0;  // of all requests; of one
+  int rows_ = 0, longest_ = 0;  // rows of all requests; of the longest
 };
 
-// Which requests are scored follows from their numbers alone, so that all else is as without.
+// Adds scores. The workload's number alone decides which requests have them, so that all else is as without.
 void add_scores(Workload& work, std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int number) {
   std::mt19937_64 random(laws.seed * 77 + static_cast<std::uint64_t>(number) * 0x2545F4914F6CDD1DU + 5);
   work.score_rows = static_cast<int>(random() % 3 == 0 ? 0 : 1 + random() % 40);
@@ -255,7 +255,7 @@ void add_scores(Workload& work, std::span<const std::vector<TokenId>> prompts, c
   }
 }
 
-// What is there by construction; what else there is goes on as without.
+// Adds the bound answers that each workload has by construction; the other requests stay as they are.
 void add_bound(Workload& work, std::span<const std::vector<TokenId>> prompts, const LawOptions& laws, int number) {
   std::mt19937_64 random(laws.seed * 55 + static_cast<std::uint64_t>(number) * 0xD1342543DE82EF95U + 3);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<std::uint64_t>(n)); };
@@ -268,7 +268,7 @@ void add_bound(Workload& work, std::span<const std::vector<TokenId>> prompts, co
     WorkRequest& r = work.requests.emplace_back();
     r.prompt = short_prompts[static_cast<std::size_t>(below(static_cast<int>(short_prompts.size())))];
     r.max_tokens = tokens;
-    // Behind the two that are swapped out first.
+    // It arrives after the two that are swapped out first.
     r.arrives = (number % kLawSituations == static_cast<int>(Situation::kPreemptions) ? 16 : 4) + below(8);
     r.greedy = below(2) == 0;
     r.stays = true;
@@ -302,7 +302,7 @@ void add_bound(Workload& work, std::span<const std::vector<TokenId>> prompts, co
       break;
     case Situation::kAny: {
       if (work.options.scheduler.async_scheduling == AsyncScheduling::kOff) {
-        // Where the other situations have a step in flight, and so no drafts, or too many preemptions for any.
+        // This situation alone: the others have a step in flight, and so no drafts, or too many preemptions for any.
         work.options.speculation.speculative_adaptive = false;
         int& budget = work.options.scheduler.max_num_batched_tokens;
         budget = std::max(budget, 64);
@@ -317,7 +317,7 @@ void add_bound(Workload& work, std::span<const std::vector<TokenId>> prompts, co
   }
 }
 
-// Of any other request of an answer that nothing binds yet.
+// Binds some of the other requests whose answers nothing binds yet.
 void bind_some(Workload& work, const LawOptions& laws, int number) {
   std::mt19937_64 random(laws.seed * 33 + static_cast<std::uint64_t>(number) * 0x9FB21C651E98DF25U + 9);
   for (WorkRequest& r : work.requests) {

@@ -1,4 +1,5 @@
-// What both halves of the proof ask of a Runner. Thread safety: the runner's.
+// Functions on a Runner that both halves of the proof use. Thread safety: the runner's.
+// Used by verify.
 #pragma once
 
 #include <bit>
@@ -13,12 +14,12 @@ namespace sluice {
 
 // Checks what must hold when no sequence is left: the audit passes, and no page, place or swap space is in use.
 Status check_at_rest(const Runner& runner);
-// An error if the runner then has another number of threads.
+// Sets the number of threads. Fails if the runner then has another number.
 Status use_threads(Runner& runner, int threads);
 // Cached pages that were given to others since the pools were made.
 std::uint64_t evictions(const Runner& runner);
 
-// A digest of what `digest` stands for and a value behind it.
+// A digest of the sequence that `digest` stands for with a value appended.
 inline std::uint64_t mixed(std::uint64_t digest, std::integral auto value) {
   digest = (digest ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15U;
   return digest ^ digest >> 29;

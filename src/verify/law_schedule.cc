@@ -58,7 +58,7 @@ class ScheduleMaker {
     if (short_of_pages) schedule_.free_pages = 2 + below(3 * rows_ / (2 * kBlockTokens));
   }
 
-  // One that has something to resume behind when it is preempted within its first piece but one.
+  // Chooses one whose first piece completes a block, so that it can resume there when it is preempted.
   void choose_preempted() {
     wanted_ = {LawEvent::kDrop, LawEvent::kSwap, LawEvent::kAbort};
     const std::vector<int> long_enough = prompts_where([](int length) { return length > 2 * kBlockTokens; });
@@ -87,7 +87,7 @@ class ScheduleMaker {
     if (first_piece_[0] % kBlockTokens == 0) --first_piece_[0];  // within a page that both go on to write
   }
 
-  // Cached one after the other, until they leave more blocks behind than there are pages.
+  // Chooses prompts that are cached one after the other, until they leave more blocks than there are pages.
   bool choose_strangers() {
     std::vector<int> candidates = prompts_where([](int n) { return n > kBlockTokens && n % kBlockTokens != 0; });
     shuffle(std::span(candidates));
@@ -134,7 +134,7 @@ class ScheduleMaker {
     unfinished_.push_back(static_cast<int>(at_.size()));
     at_.push_back(0);
     first_piece_.push_back(0);
-    // How this one is cut: the largest piece. One row at a time is slow, so it is for short sequences.
+    // The largest piece decides how this one is cut. One row at a time is slow, so it is for short sequences.
     std::vector<int> largest = {127, 128, 129, 1 + below(700), rows};
     if (rows <= 1000) largest.insert(largest.end(), {rows <= 150 ? 1 : 9, 3, 4, 5});
     largest_.push_back(pick(largest));
@@ -162,7 +162,7 @@ class ScheduleMaker {
     if (first_piece_[s] > 0) return first_piece_[s];
     const int most = largest_[s];
     const int rows = std::min(fixed_[s] ? most : 1 + below(most), left(s));
-    // What is wanted happens between two pieces.
+    // A wanted event happens between two pieces.
     return wanted_.empty() && !wants_wrong_tokens_ ? rows : std::min(rows, (left(s) + 1) / 2);
   }
 
@@ -192,7 +192,7 @@ class ScheduleMaker {
     std::erase_if(unfinished_, [this](int s) { return left(static_cast<std::size_t>(s)) == 0; });
   }
 
-  // Some of the piece's own tokens, which are right, and others behind it, which are not.
+  // Makes drafts of some of the piece's own tokens, which are right, and of others after it, which are wrong.
   void add_drafts(std::size_t s, int rows, LawPiece* piece, int* budget) {
     if (!one_in(3) && first_piece_[s] == 0) {  // as in an answer: all but the first row are drafts
       rows = std::min(rows, 1 + below(1 + kMostDrafts));
@@ -237,7 +237,7 @@ class ScheduleMaker {
 
   void add_event(LawPiece* piece) {
     const auto s = static_cast<std::size_t>(piece->sequence);
-    // Strangers leave what they computed, and hold nothing beside each other; branches are to part.
+    // Strangers leave cached pages and hold none at the same time; branches are to part.
     const bool no_more =
         situation_ == ScheduleSituation::kStrangers || (situation_ == ScheduleSituation::kBranches && s < 2);
     switch (below(no_more ? 4 : 7)) {
@@ -296,7 +296,7 @@ class ScheduleMaker {
   const ScheduleSituation situation_;
   std::mt19937_64 random_;
   LawSchedule schedule_;
-  int rows_ = 0;  // of all sequences
+  int rows_ = 0;  // rows of all sequences
   std::vector<int> unfinished_;
   std::vector<int> at_, largest_, first_piece_;  // [sequence]; first_piece_: its rows, 0 for any, or when it is over
   std::vector<bool> fixed_;

@@ -47,7 +47,7 @@ SequenceAnswer WorkloadChecker::answer_of(const WorkRequest& r, int choice) {
   return {.sampling = sampling_of(r, choice), .constraint = alone_.constraint(r), .ruled = alone_.ruled(r)};
 }
 
-// The choices of a request beside the first, which has just computed its prompt.
+// Forks the other choices of a request from the first, which has just computed its prompt.
 void WorkloadChecker::fork(Stepper& stepper, const Workload& work, SequenceId parent,
                            std::vector<SequenceId>* children) {
   const Choice c = live_.at(parent.value);
@@ -94,7 +94,7 @@ void WorkloadChecker::draw(Stepper& stepper, const Workload& work, ComputedStep&
 int WorkloadChecker::draft(SequenceId id, std::span<TokenId> to) {
   const Choice& c = live_.at(id.value);
   const WorkRequest& r = work_->requests[static_cast<std::size_t>(c.request)];
-  if (r.stays && c.constraint != nullptr) return -1;  // what its constraint forces
+  if (r.stays && c.constraint != nullptr) return -1;  // its constraint forces its drafts
   const auto& tokens = c.expected->tokens;
   const std::size_t count = 1 + drafts_() % to.size();
   std::size_t wrong = drafts_() % 2 == 0 ? drafts_() % count : count;
@@ -134,7 +134,7 @@ void WorkloadChecker::cancel(Stepper& stepper, int request) {
   }
 }
 
-// Of the sequences that the last plan swapped out, the second one of the workload, but for those that stay.
+// Cancels the second sequence of the workload that a plan swaps out, except sequences that stay.
 void WorkloadChecker::cancel_swapped(Stepper& stepper) {
   for (const Preemption& preemption : stepper.plan().preemptions) {
     const auto swapped = live_.find(preemption.sequence.value);
@@ -162,7 +162,7 @@ std::optional<Violation> WorkloadChecker::run(const Workload& work) {
   runner_.prefix_cache().reset();
   runner_.prefix_cache().set_enabled(work.caching);
   const std::uint64_t evicted = evictions(runner_);
-  // The scheduler's memory is what is left, beside the page that it keeps for the self-test.
+  // The scheduler gets the pages that are left, besides the page that it keeps for the self-test.
   const Result<StateSlot> occupied =
       work.pages > 0 ? runner_.occupy_all_but(work.pages + 1) : Result<StateSlot>(StateSlot());
   Result<std::optional<Violation>> found = run_stepper(work);
@@ -175,7 +175,7 @@ std::optional<Violation> WorkloadChecker::run(const Workload& work) {
   return rest.ok() ? std::nullopt : std::optional(failed(rest));
 }
 
-// Of what its requests have alone, which is what they were given.
+// Adds the digests of its requests alone, which equal the results of the workload.
 void WorkloadChecker::add_digest(const Workload& work) {
   std::uint64_t& digest = report_.digest;
   for (const WorkRequest& r : work.requests) {
@@ -228,13 +228,13 @@ Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const 
   constexpr int kMostSteps = 100000;
   const bool is_asynchronous = resolve_async_scheduling(work.options, runner_.computes_later());
   int last_arrival = 0;
-  SentStep sent;  // whose tokens are on their way
+  SentStep sent;  // the step whose tokens are on their way
   for (const WorkRequest& r : work.requests) last_arrival = std::max(last_arrival, r.arrives);
   for (int step = 0; step <= last_arrival || !stepper.idle() || stepper.outstanding(); ++step) {
     if (step > kMostSteps) return internal_error("the requests do not end");
     SLUICE_RETURN_IF_ERROR(arrive(stepper, work, step));
     if (stepper.idle() && !stepper.outstanding()) continue;
-    // As where drafts pay: then all tokens are known, and there may be some.
+    // Waits as if drafts paid: then all tokens are known, and there may be drafts.
     if (work.waits_every > 0 && step % work.waits_every == 0 && stepper.outstanding()) {
       if (auto difference = take_all(stepper, work, std::exchange(sent, SentStep()))) return difference;
     }

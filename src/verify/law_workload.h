@@ -1,5 +1,6 @@
-// WorkloadChecker: runs a workload through the Stepper, and holds all that its sequences give to what each gives alone.
-// Thread safety: a local object.
+// WorkloadChecker: runs a workload through the Stepper, and compares all results of its sequences with those of each
+// alone. Thread safety: a local object.
+// Used by law_compare.cc.
 #pragma once
 
 #include <map>
@@ -17,7 +18,7 @@
 
 namespace sluice {
 
-// The first value that differs, and where it does.
+// The first value that differs, and its place.
 struct Violation {
   std::string first_value, text;
 };
@@ -28,7 +29,7 @@ class WorkloadChecker {
                   LawReport* report)
       : runner_(runner), prompts_(prompts), options_(options), report_(*report), alone_(runner, prompts, options) {}
 
-  // What differs, if anything.
+  // Runs the workload and returns the first difference, if any.
   std::optional<Violation> run(const Workload& work);
   void add_digest(const Workload& work);
 
@@ -37,8 +38,8 @@ class WorkloadChecker {
     int request = 0, choice = 0;
     const Generated* expected = nullptr;
     bool forked = false;
-    std::size_t number = 0;                       // in begun_
-    std::size_t generated = 0;                    // those of its answer that were part of its prompt included
+    std::size_t number = 0;                       // index in begun_
+    std::size_t generated = 0;                    // including answer tokens in its prompt
     std::shared_ptr<PromptLogprobs> scores = {};  // to be compared
     std::shared_ptr<TokenConstraint> constraint = {};
     std::size_t exported = 0;  // positions whose exports were compared
@@ -75,12 +76,12 @@ class WorkloadChecker {
   LawReport& report_;
   AloneAnswers alone_;
   std::map<std::int32_t, Choice> live_;    // by SequenceId
-  std::vector<const WorkRequest*> begun_;  // of all sequences that have begun
-  const Workload* work_ = nullptr;         // that runs
-  int swapped_ = 0, stayed_ = 0;           // sequences so far; times that the one with rules that stays was
-  std::vector<float> logits_;              // of the step whose tokens are on their way
-  std::vector<std::size_t> rows_;          // of these, for each token
-  std::mt19937 drafts_;                    // how right they are
+  std::vector<const WorkRequest*> begun_;  // requests of all sequences that have begun
+  const Workload* work_ = nullptr;         // the running one
+  int swapped_ = 0, stayed_ = 0;           // swapped sequences so far; swaps of the one with rules that stays
+  std::vector<float> logits_;              // logits of the step whose tokens are on their way
+  std::vector<std::size_t> rows_;          // row of logits_ for each token
+  std::mt19937 drafts_;                    // decides how right they are
 };
 
 }  // namespace sluice

@@ -48,7 +48,7 @@ TEST_P(LawsEmulatedTest, SequencesMoveToTheCpuAndBack) {
   EXPECT_GT(report->laws.comparisons, 2 * options.min_rows);
   EXPECT_GT(report->laws.swaps_restored, 5);
   EXPECT_TRUE(report->sound()) << report->laws.difference->text << "SLUICE_TEST_SEED=" << options.seed;
-  // What the device forgets to write is missing on the CPU too.
+  // A write that the device skips is missing on the CPU too.
   options.engine.testing.inject_fault = "skipped-write";
   report = verify(options);
   ASSERT_TRUE(report.ok()) << report.status().message() << "SLUICE_TEST_SEED=" << options.seed;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kLongestPrompt = 730, kLongestAnswer = 150;
 constexpr int kTypicalTokens = 2048;
-constexpr int kSequences = 12;  // of a schedule, or of a workload with all its choices
+constexpr int kSequences = 12;  // sequences of a schedule, or of a workload with all its choices
 constexpr int kRowsThatChoose = 250, kLatestChoice = 6000;
 constexpr Position kLongestBriefBorder = 300;
 constexpr int kLargeVocabulary = 1 << 14;  // from here on, comparing every row would take longer than computing it
@@ -159,7 +159,7 @@ LawOptions laws_of(const VerifyOptions& options, const Runner& runner, Position 
   return laws;
 }
 
-// Those of the model that this run meets, and says that it does not.
+// The zones of the model that this run meets. Reports the borders that it meets, and the others.
 std::vector<BorderZone> zones_of(const VerifyOptions& options, const CacheLayout& layout, const ModelConfig& config,
                                  VerifyReport* report) {
   if (options.half != VerifyHalf::kBoth && options.half != VerifyHalf::kBorders) return {};
@@ -251,7 +251,7 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
     };
     SLUICE_RETURN_IF_ERROR(run(static_cast<int>(zones.size()), check, &report.borders));
     if (half == VerifyHalf::kBoth && report.sound())
-      report.laws.schedules = 0, report.laws.digest = 0;  // of random ones alone
+      report.laws.schedules = 0, report.laws.digest = 0;  // these count random schedules alone
   }
   if (half != VerifyHalf::kBorders) SLUICE_RETURN_IF_ERROR(run_halves(options.schedules));
   prompts = brief_law_prompts(runner->vocab_size());

@@ -1,8 +1,9 @@
-// verify: the laws, tried on a model and a machine. Half of the schedules drive the cache directly (check_row_law),
+// verify: checks the laws on a model and a machine. Half of the schedules drive the cache directly (check_row_law),
 // half let the real scheduler decide (check_scheduling_law); either half can run by itself. Before them short sequences
-// alone meet every border of the model (verify/law_borders.h). Another kind, of a device beside the CPU, moves
-// sequences between the two (check_moves). docs/guarantees.md says what they are and why they hold. Thread safety: none
-// needed; it owns what it works with.
+// alone meet every border of the model (verify/law_borders.h). Another kind, for a device and the CPU, moves sequences
+// between the two (check_moves). docs/guarantees.md defines the laws and explains why they hold. Thread safety: none
+// needed; it owns everything that it uses.
+// Used by cli/commands/model_commands.h and cli/commands/verify_command.cc.
 #pragma once
 
 #include <cstdint>
@@ -32,20 +33,20 @@ struct VerifyOptions {
   EngineSetup engine;  // used: the model, the numerics, the machine's options and the fault
   VerifyHalf half = VerifyHalf::kBoth;
   std::uint64_t seed = 0;
-  int schedules = 100;             // of both halves together
+  int schedules = 100;             // in both halves together
   double seconds = 0;              // > 0: no new schedule after this time, but at least kLawSituations in each half
-  int min_rows = 1500;             // of a schedule
-  Position longest_border = 6000;  // tokens; of brief schedules alone 300. Later borders are not met
-  int brief_schedules = 0;  // behind those so many with prompts of three blocks at most, for a suite; half of each kind
+  int min_rows = 1500;             // in a schedule
+  Position longest_border = 6000;  // tokens; brief schedules alone: 300. Later borders are not met
+  int brief_schedules = 0;  // then this many with prompts of at most three blocks, for a suite; half of each kind
   bool shrink = true;       // off: a schedule that differs is reported as it is
   std::function<void(int done, int total)> progress;  // may be null
 };
 
 struct VerifyReport {
-  LawReport laws;              // of both halves together; differences: at most one, nothing runs after it
-  LawReport rows, scheduling;  // of each
-  LawReport borders;           // part of `laws` as well, but for its schedules and digest
-  std::vector<std::string> borders_met, borders_beyond;  // texts; those behind longest_border
+  LawReport laws;              // both halves together; at most one difference, nothing runs after it
+  LawReport rows, scheduling;  // each half's
+  LawReport borders;           // part of `laws` as well, except its schedules and digest
+  std::vector<std::string> borders_met, borders_beyond;  // texts; beyond: later than longest_border
   std::string profile, isa;
   Position chooses_from = 0;  // the first row whose attention chooses among its compressed entries; 0: none does
   int threads = 0;
@@ -53,15 +54,17 @@ struct VerifyReport {
   bool sound() const { return !laws.difference.has_value(); }
 };
 
-// A failed audit is a difference too. Fails when the model cannot be loaded or run, or the options give up the laws.
+// Runs the checks. A failed audit is a difference too. Fails if the model cannot be loaded or run, or if the options
+// give up the laws.
 Result<VerifyReport> verify(const VerifyOptions& options);
 
 // Prompts around the boundaries of everything that has one: 4 tokens (CSA), 128 (blocks, HCA), 256 (attention's
-// splits), up to several blocks; some begin alike and then part. Random ids below `vocab`, always the same.
-// `long_tokens` > 0: the last one has so many.
+// splits), up to several blocks; some begin alike and then part. Random ids below `vocab`, always the same. If
+// `long_tokens` > 0, the last one has that many tokens.
 std::vector<std::vector<TokenId>> law_prompts(std::size_t vocab, int long_tokens = 0);
 
-// Those of brief schedules, with the same boundaries within three blocks; and how large these are.
+// brief_law_prompts() makes the prompts of brief schedules, with the same boundaries within three blocks. make_brief()
+// sets the sizes of brief schedules.
 std::vector<std::vector<TokenId>> brief_law_prompts(std::size_t vocab);
 void make_brief(LawOptions* laws);
 
@@ -72,7 +75,7 @@ Position chooses_from(const CacheLayout& layout);
 int long_prompt_tokens(const CacheLayout& layout);
 
 // `options` with the memory, places and limits that schedules over law_prompts() need, and the audit on.
-// `border_tokens`: of the longest prompt over a border.
+// `border_tokens`: tokens of the longest prompt over a border.
 Result<EngineSetup> law_options(EngineSetup options, const CacheLayout& layout, int border_tokens = 0);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 // The web page that the server shows: its files (src/web_ui/files), embedded in the program by cmake/web_ui.cmake.
 // Thread safety: constants.
+// Used by serve/observe/page_endpoints.cc.
 #pragma once
 
 #include <span>

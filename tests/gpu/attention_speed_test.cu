@@ -1,5 +1,5 @@
-// What attention of the profile sm90 takes with V4-Flash's geometry: graphs of 32 layers, each with keys of its own
-// that are not in the second cache; queries and outputs are shared by the layers, as a step's are just written.
+// The time of attention of the profile sm90 with V4-Flash's geometry: graphs of 32 layers, each with keys of its own
+// that are not in the second cache. The layers share queries and outputs, which a step has just written.
 #include <cstdlib>
 #include <vector>
 
@@ -16,7 +16,7 @@ using namespace sm90_testing;
 
 constexpr int kHeads = 64, kDims = 512, kLayers = 32;
 
-// Rows of random codes up to 1.9, scales near 1.
+// Fills rows with random codes up to 1.9 and scales near 1.
 __global__ void fill_rows(PlaneView plane, std::int64_t rows) {
   for (std::int64_t i = blockIdx.x; i < rows; i += gridDim.x) {
     const RowRef row =
@@ -106,8 +106,7 @@ class Layers {
     }
   }
 
-  // Returns how many blocks a row had.
-  // pairs: the output as bf16 alone, as a step has it; null: as values.
+  // Returns how many blocks a row had. pairs: the output as bf16 alone, as a step has it; null: as values.
   int run(const Exec& exec, int layer, float* q, const float* sink, float* out, float* pairs, bool sm90,
           int cluster) const {
     StepTables step;
@@ -189,7 +188,7 @@ class GpuSpeedAttention : public Sm90SpeedTest {
     form(2048);
     gpu().wait();
   }
-  // Queries as attention takes them.
+  // Makes queries in the form of attention.
   void form(int rows) {
     cuda_sm90::form_queries(
         exec_,
@@ -202,7 +201,7 @@ class GpuSpeedAttention : public Sm90SpeedTest {
   bool as_pairs_ = false;
 };
 
-// With outputs as bf16 alone.
+// Outputs are bf16 alone.
 TEST_F(GpuSpeedAttention, Step) {
   as_pairs_ = true;
   for (const int rows : {1, 64, 256, 2048}) {
@@ -237,7 +236,7 @@ TEST_F(GpuSpeedAttention, Decode) {
   for (const int b : {1, 128}) measure(csa, windows, &by_four, b, 1, false);
 }
 
-// By one block a row, and by clusters of each size: where fastest_cluster() should change over.
+// One block a row, and clusters of each size: where fastest_cluster() should change over.
 TEST_F(GpuSpeedAttention, Clusters) {
   const Plane windows(kBlockTokens, 8192), by_four(kBlockTokens / 4, 32768), by_128(kBlockTokens / 128, 1 << 20);
   const Kind csa{"CSA 128+512", 4, 512, 65535}, short_hca{"HCA 128+128", 128, 0, 16383}, window{"window", 0, 0, 65535};

@@ -1,5 +1,5 @@
-// Attention of the profile sm90 over official FP8 rows (kernels/cuda/sm90/attend_rows.h): the bits of a plain kernel of
-// that order, whatever rows are computed together; and how far it is from f64.
+// Attention of the profile sm90 over official FP8 rows (kernels/cuda/sm90/attend_rows.h) gives the bits of a plain
+// kernel of that order, whatever rows are computed together; and its distance from f64.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -44,7 +44,7 @@ const std::vector<Case>& cases() {
 
 class GpuAttention : public Sm90Test {
  protected:
-  // Which heads and dims of a row differ, eight heads a line: a digit for each 64 dims, how many eighths.
+  // Tells which heads and dims of a row differ, eight heads a line: a digit for each 64 dims gives how many eighths.
   std::string where(const float* out, const float* expected, int heads, int dims) {
     std::vector<float> rows[2];
     for (const float* from : {out, expected}) {
@@ -146,7 +146,8 @@ TEST_F(GpuAttention, ReadsNoQueryBeforeTheKernelAheadHasEnded) {
   }
 }
 
-// More than the workspace has sums of segments for: queries lie where they are, other rows' sums behind each other.
+// There are more sums of segments than the workspace can hold: queries stay where they are, and other rows' sums follow
+// each other.
 TEST_F(GpuAttention, ManyRowsOfSeveralSegmentsAreComputedInPieces) {
   World world(random_, {4, 512, 128, 0}, {{2, 131072}, {3600, 260000}});
   const auto expected = world.finished(exec_, 0, true), given = world.finished(exec_, 0, false, true);

@@ -21,7 +21,7 @@ using namespace sm90_testing;
 
 struct Shape {
   int heads, dims, tokens_per_row, max_selected;  // tokens_per_row 0: a window alone; max_selected 0: all entries
-  int wild_rows = 0;                              // one of so many has scales of any size, and queries are, too
+  int wild_rows = 0;                              // one row in this many has scales of any size, and so do queries
 };
 struct TestSpan {
   int rows, first_position;
@@ -79,7 +79,8 @@ class World {
     return static_cast<std::size_t>(shape_.heads) * static_cast<std::size_t>(shape_.dims);
   }
 
-  // Spans [first, first + count), or rows, each a span of its own; by so many blocks for a row (0: as it is chosen).
+  // Attends from spans [first, first + count), or from rows, each a span of its own, with `cluster` blocks for a
+  // row (0: as it is chosen).
   const float* run(const Exec& exec, bool singly, int first, int count, bool with_sink, int cluster = 0) {
     StepTables step;
     const auto& host = singly ? singles_ : spans_;
@@ -94,8 +95,8 @@ class World {
     cluster == 0 ? cuda_sm90::attend_keys(exec, args) : void(cuda_sm90::attend_official(exec, args, cluster));
     return out_->data();
   }
-  // All rows as attend() of the profile leaves them, and as rope_heads(), attend_keys(), rope_heads() and
-  // prepare_rows() do one after the other: values, then bf16.
+  // The output of all rows by attend() of the profile, or by rope_heads(), attend_keys(), rope_heads()
+  // and prepare_rows() one after the other: values, then bf16.
   std::vector<std::vector<float>> finished(const Exec& exec, int cluster, bool one_by_one, bool forms_only = false,
                                            bool late = false) {
     std::vector<Position> positions;
@@ -145,7 +146,7 @@ class World {
     }
     return {out_->fetch(), pairs.fetch(), fp8.fetch()};
   }
-  // Of all rows, padded to 16 heads.
+  // The output of all rows by the plain kernel, padded to 16 heads.
   std::vector<float> plain(bool with_sink) {
     std::vector<RowRef> keys;
     std::vector<std::int32_t> first, count;
@@ -249,7 +250,7 @@ class World {
       row.scales[i] = static_cast<std::byte>(!wild || random_() % 3 != 0 ? usual : 105 + random_() % 36);
     }
   }
-  // The entries of each row.
+  // Draws the entries of each row.
   void choose() {
     if (shape_.max_selected == 0) return;
     std::vector<std::int32_t> counts, lists;
@@ -269,7 +270,7 @@ class World {
     selected_ = std::make_unique<OnDevice<std::int32_t>>(lists);
     counts_ = std::make_unique<OnDevice<std::int32_t>>(counts);
   }
-  // On the device: the window, then the entries.
+  // The keys of a row on the device: the window, then the entries.
   std::vector<RowRef> keys_of(int row) const {
     const RowSpan span = span_of(row);
     const Position p = position(row);

@@ -1,4 +1,4 @@
-// launch_beside() (kernels/cuda/launch.h): a kernel runs while the one before it does, and what comes behind sees what
+// launch_beside() (kernels/cuda/launch.h): a kernel runs while the one before it does, and kernels that follow see what
 // both have written.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ __device__ std::uint64_t now() {
   return ns;
 }
 
-// Writes `value` when so much time has passed, and when that was.
+// Writes `value` when `ns` nanoseconds have passed, and the time when it did.
 struct Slow {
   static constexpr int kThreads = 64;
   static constexpr bool kWaits = true, kStartsNext = true;
@@ -58,7 +58,8 @@ struct Sum {
 
 class GpuBeside : public Sm90Test {
  protected:
-  // So many rounds in a row, as one batch; how many of the quick ones began before the slow one had ended.
+  // Runs `rounds` rounds in a row, as one batch; returns how many of the quick kernels began before the slow one had
+  // ended.
   int run(int rounds, bool graph) {
     const auto count = static_cast<std::size_t>(rounds);
     OnDevice<std::uint32_t> a(1), b(1), sums(count);
@@ -90,7 +91,7 @@ TEST_F(GpuBeside, RunsBesideTheKernelBeforeAndEndsBehindIt) {
   EXPECT_GT(run(200, true), 150);
 }
 
-// Ops whose kernels wait by themselves, as they read something else before.
+// Ops whose kernels wait by themselves, as they read something else before that.
 TEST_F(GpuBeside, RoutersReadNoLogitBeforeTheKernelAheadHasEnded) {
   constexpr int kRows = 3, kSlots = 6;
   for (const int experts : {64, 384}) {

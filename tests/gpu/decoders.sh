@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# decoders.sh OUT ROUNDS SLUICE...: on a machine with an H100 or H200: what models of grouped-query attention and latents take in the
-# profile sm90, with weights made up from configs alone: one sequence and 64 at 1,024 tokens, prompts of 2,048 and 8,192 behind 1,024.
-# Each program is measured in turn, in this one run. GEOMETRIES (llama qwen v2) and SEQUENCES (64), from the environment: which. Nothing else may use the GPU.
+# decoders.sh OUT ROUNDS SLUICE...: measures models of grouped-query attention and latents in the profile sm90, on a
+# machine with an H100 or H200. Weights are made up from configs alone. It measures one sequence and 64 at 1,024 tokens,
+# and prompts of 2,048 and 8,192 after 1,024. Each program is measured in turn, in this one run. GEOMETRIES (llama qwen
+# v2) and SEQUENCES (64), from the environment, choose what is measured. Nothing else may use the GPU.
 set -uo pipefail
 out=$1 rounds=$2
 shift 2

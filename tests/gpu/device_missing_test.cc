@@ -1,4 +1,4 @@
-// What --device cuda says where something is missing, over the runtime of the tests.
+// The messages of --device cuda if something is missing, over the runtime of the tests.
 #include <gtest/gtest.h>
 
 #include "fake_cudart.h"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "gpu_testing.h"
 #include "kernels/tests/op_testing.h"
@@ -15,7 +16,7 @@ std::vector<std::byte> random_bytes(Random& random, std::size_t count) {
   return bytes;
 }
 
-// Moves of all kinds at random, done at once in host memory too.
+// Moves of all kinds at random, compared with the same moves done at once in host memory.
 TEST(GpuDevice, MovesAreDoneInTheOrderOfTheCalls) {
   constexpr std::size_t kBytes = 1 << 20;
   Random random(811);
@@ -30,7 +31,7 @@ TEST(GpuDevice, MovesAreDoneInTheOrderOfTheCalls) {
         const std::size_t to = at(kBytes - bytes);
         gpu().upload({memory.data() + to, values.data(), bytes});
         std::copy(values.begin(), values.end(), expected.begin() + static_cast<std::ptrdiff_t>(to));
-        std::fill(values.begin(), values.end(), std::byte{0xA5});  // may be used for something else
+        std::fill(values.begin(), values.end(), std::byte{0xA5});  // the memory may be used for something else
         break;
       }
       case 1: {
@@ -50,7 +51,7 @@ TEST(GpuDevice, MovesAreDoneInTheOrderOfTheCalls) {
         std::vector<std::byte> found(bytes);
         const std::vector<std::byte> wanted(expected.data() + from, expected.data() + from + bytes);
         gpu().download({found.data(), memory.data() + from, bytes});
-        gpu().fill(memory.data() + from, std::byte{7}, bytes);  // behind the download
+        gpu().fill(memory.data() + from, std::byte{7}, bytes);  // after the download
         std::fill_n(expected.data() + from, bytes, std::byte{7});
         gpu().wait();
         ASSERT_EQ(found, wanted) << turn;
@@ -74,7 +75,7 @@ TEST(GpuDevice, MemoryBeginsAsZeros) {
   }
 }
 
-// More than all of the staging, in both directions.
+// More bytes than all of the staging holds, in both directions.
 TEST(GpuDevice, MovesMayBeLargerThanTheStaging) {
   Random random(812);
   const std::vector<std::byte> piece = random_bytes(random, 1 << 20);
@@ -103,7 +104,7 @@ TEST(GpuDevice, LargeUploadsKeepTheOrderOfTheCalls) {
     gpu().upload({memory.data() + at, values.data() + at, end - at});
     std::copy(values.begin() + static_cast<std::ptrdiff_t>(at), values.begin() + static_cast<std::ptrdiff_t>(end),
               expected.begin() + static_cast<std::ptrdiff_t>(at));
-    std::fill(values.begin(), values.end(), std::byte{0xA5});  // may be used for something else
+    std::fill(values.begin(), values.end(), std::byte{0xA5});  // the memory may be used for something else
     gpu().fill(memory.data() + at + 7, std::byte{9}, 300);
     std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(at + 7), 300, std::byte{9});
     gpu().download({found.data(), memory.data(), kBytes});
@@ -166,6 +167,21 @@ TEST(GpuDevice, WaitingForAMarkBringsWhatWasDownloadedBeforeIt) {
   for (int i = 0; i < kTurns; ++i) ASSERT_EQ(found[static_cast<std::size_t>(i)], static_cast<std::byte>(i % 200)) << i;
 }
 
+TEST(GpuDevice, WaitingMayWatchOtherDevices) {
+  const DeviceMemory memory = gpu().map(1 << 20, "a test").value();
+  for (int turn = 0; turn < 20; ++turn) {
+    std::byte found{};
+    for (int i = 0; i < 50; ++i) gpu().fill(memory.data(), static_cast<std::byte>(turn + 1), 1 << 20);
+    gpu().download({&found, memory.data(), 1});
+    int watched = 0;
+    gpu().wait_watching(gpu().mark(), [&] { ++watched; });
+    EXPECT_EQ(found, static_cast<std::byte>(turn + 1));
+    gpu().note_failure();
+    EXPECT_TRUE(gpu().status().ok());
+    if (turn == 0) std::printf("watched %d times\n", watched);
+  }
+}
+
 TEST(GpuDevice, SaysWhatIsMissing) {
   const auto none = open_cuda_device(1000);
   EXPECT_EQ(none.status().code(), StatusCode::kInvalidArgument);
@@ -186,13 +202,20 @@ TEST(GpuFault, AKernelThatFailsIsAStatusAndNothingArrives) {
   gpu().upload({memory.data(), bytes, memory.size()});
   gpu().wait();
   ASSERT_TRUE(gpu().status().ok());
+  int told = 0;
+  gpu().join([&](const Status&) { ++told; });
   gpu().plant_fault();
   gpu().download({reinterpret_cast<std::byte*>(found.data()), memory.data(), memory.size()});
+  const auto begin = std::chrono::steady_clock::now();
+  while (gpu().status().ok() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(5))
+    gpu().note_failure();
+  EXPECT_EQ(gpu().status().code(), StatusCode::kInternal) << "found without waiting";
   gpu().wait();
-  EXPECT_EQ(gpu().status().code(), StatusCode::kInternal);
+  EXPECT_EQ(told, 1);
+  gpu().join({});
   std::printf("%s\n", gpu().status().message().c_str());
   for (const float value : found) EXPECT_NE(value, value);
-  // Nothing more is done, and nobody waits for it.
+  // Nothing more is done, and no call waits for it.
   gpu().upload({memory.data(), bytes, memory.size()});
   gpu().copy({memory.data(), memory.data() + 128, 64});
   const Device::Mark mark = gpu().mark();

@@ -1,7 +1,8 @@
-// draft_times MODEL [DEVICE [PROFILE [DEPTH [EXPERTS]]]]: what steps with drafts of one sequence take
-// (docs/speculation.md), in milliseconds, the medians of some: steps of one row that wait for no token; steps of 1 to 8
-// rows, tokens drawn from all of them, which do; and with drafts that the model makes. `host` is the part of it in
-// which the host enqueues the step. With EXPERTS the weights are random, of so many experts a layer.
+// draft_times MODEL [DEVICE [PROFILE [DEPTH [EXPERTS]]]]: measures steps with drafts of one
+// sequence (docs/speculation.md), in milliseconds, the medians of some. The steps are: steps of one row that wait for
+// no token; steps of 1 to 8 rows, which wait, with tokens drawn from all of them; and steps with drafts that the model
+// makes. `host` is the part of it in which the host enqueues the step. With EXPERTS the weights are random, with this
+// many experts a layer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +45,7 @@ struct Sequence {
   }
 };
 
-// A step of `rows` rows and `drafts` of the model, of which one row stays.
+// Times a step of `rows` rows and `drafts` drafts of the model, of which one row stays.
 Status timed(Sequence& s, int rows, int drafts, const char* what) {
   const SamplingParams greedy{.temperature = 0};
   std::vector<double> whole, host;
@@ -68,7 +69,7 @@ Status timed(Sequence& s, int rows, int drafts, const char* what) {
   return s.runner.device_status();
 }
 
-// Steps of one row whose token the host does not know when it enqueues the next.
+// Times steps of one row whose token the host does not know when it enqueues the next.
 Status timed_asynchronous(Sequence& s) {
   std::vector<double> whole, host;
   const TokenId first = 1;

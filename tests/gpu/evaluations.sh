@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# evaluations.sh SLUICE OUT: on a machine with a GPU, from the root of a checkout: the answers of the embedded model to every item of the
-# evaluations, on the CPU alone and on the GPU eight at a time, token by token; then the faults that `verify` has to find. A line for each.
+# evaluations.sh SLUICE OUT: compares the answers of the embedded model to every item of the evaluations, on the CPU
+# alone and on the GPU eight at a time, token by token; then the faults that `verify` has to find. Run it on a machine
+# with a GPU, from the root of a checkout. It prints a line for each.
 set -uo pipefail
 sluice=$1 out=$2 model=models/sluice-tiny-v4
 folder=$(mktemp -d)

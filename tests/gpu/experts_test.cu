@@ -1,5 +1,6 @@
-// Experts of the profile sm90 in shapes that cut their work in every way, of weights that are random bytes: a row has
-// the same bits alone, with a few others and among many. And products behind a kernel that writes their rows.
+// Experts of the profile sm90 in shapes that cut their work in every way, with weights of random bytes: a row has the
+// same bits alone, with a few others and among many. The last tests are products that follow a kernel which writes
+// their rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +54,7 @@ class PackedWeights {
   }
 
  private:
-  // Values of about 1, or scales of about what leaves products so.
+  // Values of about 1, or scales that keep products at about that size.
   std::uint32_t word_at(std::size_t at, std::uint32_t word) const {
     if (shape_.kind == StripKind::kMxfp4) {
       return at % kFp4PieceBytes < kFp4PieceScalesAt ? word : (word & 0x01010101U) + 0xF8F8F8F8U;
@@ -135,8 +136,8 @@ class Layer {
 
 class GpuStripsOfExperts : public Sm90Test {};
 
-// Strips of the shared expert by two warps and not, several of them in a team, more units than warps, segments whose
-// number is odd; a shared expert that other kernels multiply, and none.
+// Strips of the shared expert by two warps and by one, several of them in a team, more units than warps, and segments
+// whose number is odd; a shared expert that other kernels multiply, and none.
 TEST_F(GpuStripsOfExperts, ARowHasTheSameBitsHoweverTheWorkIsCut) {
   constexpr int kRows = 40;
   static const Shape kShapes[] = {{2048, 1024, 6, &kFp8}, {1024, 4608, 3, &kFp8}, {1024, 2816, 8, &kFp8}, {4608, 768, 7, &kFp8},
@@ -175,8 +176,8 @@ TEST_F(GpuStripsOfExperts, ARowHasTheSameBitsHoweverTheWorkIsCut) {
   }
 }
 
-// Tiles of every size, in groups of rows that are even and not, segments of several numbers and lengths, and the kernels
-// of few rows.
+// Tiles of every size, in groups of rows that are even and not, with segments of several numbers and lengths; and the
+// kernels of few rows.
 TEST_F(GpuStripsOfExperts, ARowHasTheSameBitsInTilesOfEverySize) {
   constexpr int kRows = 700;
   if (gpu_test_options().managed) GTEST_SKIP() << "many rows";
@@ -218,7 +219,7 @@ TEST_F(GpuStripsOfExperts, ARowHasTheSameBitsInTilesOfEverySize) {
   }
 }
 
-// A feed-forward without experts, large enough that tiles make m: rows alone, which other kernels multiply, are equal.
+// A feed-forward without experts, large enough that tiles make m. Rows alone, which other kernels multiply, are equal.
 TEST_F(GpuStripsOfExperts, ARowOfADenseLayerHasTheSameBitsHoweverTheWorkIsCut) {
   constexpr int kRows = 300, kHidden = 1024, kInter = 14336;
   if (gpu_test_options().managed) GTEST_SKIP() << "large weights";
@@ -248,7 +249,7 @@ TEST_F(GpuStripsOfExperts, ARowOfADenseLayerHasTheSameBitsHoweverTheWorkIsCut) {
   }
 }
 
-// Every kernel of products, of weights in strips, in FP8 tiles and as the CPU has them.
+// Every kernel of products, with weights in strips, in FP8 tiles and in the CPU's packing.
 TEST_F(GpuStripsOfExperts, ProductsReadNoRowBeforeTheKernelAheadHasEnded) {
   const struct {
     const char* name;
@@ -271,7 +272,7 @@ TEST_F(GpuStripsOfExperts, ProductsReadNoRowBeforeTheKernelAheadHasEnded) {
       const RandomWeight values(random_, form, out, kIn);
       WeightView view = values.view();
       std::vector<std::byte> scales;
-      if (form.format == WeightFormat::kMxfp4) {  // larger ones are infinite
+      if (form.format == WeightFormat::kMxfp4) {  // larger scales are infinite
         scales.assign(view.scales, view.scales + static_cast<std::ptrdiff_t>(view.out) * view.scale_columns);
         for (std::byte& scale : scales) scale = std::min(scale, std::byte{128});
         view.scales = scales.data();

@@ -14,9 +14,9 @@
 #include "kernels/cuda/runtime/fault.h"
 #include "kernels/cuda/runtime/small_moves.h"
 
-// Of the runtime's types nothing is known but their names.
+// Callers know only the names of the runtime's types.
 struct CUevent_st {
-  std::size_t recorded = 0;  // works that were enqueued before it
+  std::size_t recorded = 0;  // the number of works enqueued before it
 };
 struct CUgraphNode_st {
   std::function<void()> work;
@@ -38,7 +38,7 @@ namespace {
 struct Queue {
   std::deque<std::function<void()>> works;
   std::size_t enqueued = 0, done = 0;
-  std::mutex mutex;  // staging is filled by several threads
+  std::mutex mutex;  // several threads fill the staging
 
   void do_until(std::size_t count) {
     const std::scoped_lock lock(mutex);
@@ -54,6 +54,12 @@ struct Queue {
       if (!fake_cuda().failed) works.front()();
       works.pop_front();
     }
+  }
+  // Does one piece of work. "Not ready" as long as fewer than `count` are done.
+  cudaError_t query(std::size_t count) {
+    const std::scoped_lock lock(mutex);
+    if (done < count) do_until_locked(done + 1);
+    return fake_cuda().failed ? cudaErrorLaunchFailure : done < count ? cudaErrorNotReady : cudaSuccess;
   }
   cudaError_t enqueue(std::function<void()> work) {
     const std::scoped_lock lock(mutex);
@@ -182,6 +188,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t) {
   queue().do_all();
   return queue().error();
 }
+cudaError_t cudaStreamQuery(cudaStream_t) {
+  return queue().query(queue().enqueued_now());
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return queue().query(event->recorded);
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new CUevent_st;
   return cudaSuccess;
@@ -238,7 +250,7 @@ cudaError_t cudaGraphAddDependencies(cudaGraph_t, const cudaGraphNode_t* from, c
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
   ++fake_cuda().graphs_made, ++fake_cuda().graphs_alive;
   *ready = new CUgraphExec_st;
-  // Whatever is not behind something runs first, as a runtime may choose.
+  // Nodes that follow nothing run first, as a runtime may choose.
   for (CUgraphNode_st& node : graph->nodes) {
     (*ready)->works[&node] = node.work;
     auto& order = (*ready)->order;

@@ -1,5 +1,5 @@
-// The FP8 products of the profile sm90 (kernels/cuda/fp8_layout.h): every kernel, cluster, number of rows and place of a
-// row gives the bits of a plain kernel that follows the header; errors; experts; and what they take.
+// The FP8 products of the profile sm90 (kernels/cuda/fp8_layout.h): every kernel, cluster, number of rows and place of
+// a row gives the bits of a plain kernel that follows the header. Further tests are errors, experts, and times.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ using cuda_sm90::Fp8Product;
 using cuda_sm90::Fp8Rows;
 
 // The header's order for one row and 64 outputs a block: weights and codes as they are stored, nothing loaded ahead,
-// one row in the instruction. scales: of the weight, [block][out].
+// one row in the instruction. scales: the weight's, [block][out].
 __global__ void plain_product(const std::uint8_t* w, const float* scales, int out, int in, const std::uint8_t* x,
                               const float* x_scales, float* y) {
   __shared__ __align__(1024) std::uint8_t a[kFp8TileBytes];
@@ -62,7 +62,7 @@ __global__ void plain_product(const std::uint8_t* w, const float* scales, int ou
   }
 }
 
-// A row's codes and scales, as the header says.
+// A row's codes and scales, made by the header's rules.
 struct HostRow {
   HostRow(const float* x, int in) {
     for (int begin = 0; begin < in; begin += kFp8Inputs) {
@@ -186,7 +186,7 @@ TEST_F(GpuFp8, EveryKernelAndNumberOfRowsGivesTheBitsOfThePlainOne) {
   RecordProperty("products", products);
 }
 
-// Inputs as callers have them: gathered, at any address; several jobs at once.
+// Inputs in the forms of callers: gathered, at any address; several jobs at once.
 TEST_F(GpuFp8, TheOpIsCloseToF64OnTheSameRoundedInputs) {
   constexpr int kRows = 70, kOut = 72;
   double worst = 0.0;
@@ -263,7 +263,7 @@ class TestExperts {
     cuda_sm90::experts(exec, args);
   }
 
-  // In f64, x and m rounded as the op does.
+  // The exact result in f64, with x and m rounded as the op does.
   std::vector<double> exact(int rows) const {
     std::vector<double> y;
     const auto dot = [](const WeightView& w, int n, const HostRow& row) {
@@ -297,7 +297,7 @@ class TestExperts {
     static const WeightForm kMxfp4{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32};
     values_.push_back(std::make_unique<RandomWeight>(random, fp8 ? kForms[0] : kMxfp4, out, in));
     WeightView view = values_.back()->view();
-    if (!fp8) {  // larger ones are infinite
+    if (!fp8) {  // larger scales are infinite
       scales_.emplace_back(view.scales, view.scales + static_cast<std::ptrdiff_t>(view.out) * view.scale_columns);
       for (std::byte& scale : scales_.back()) scale = std::min(scale, std::byte{128});
       view.scales = scales_.back().data();

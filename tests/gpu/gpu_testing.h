@@ -1,4 +1,4 @@
-// What the tests on a GPU share.
+// Helpers for the tests on a GPU.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// GPU 0. Ends the program where there is none.
+// GPU 0; ends the program if there is none.
 inline CudaDevice& gpu() {
   static const auto device = [] {
     auto opened = open_cuda_device(0);
@@ -22,13 +22,13 @@ inline CudaDevice& gpu() {
   return *device;
 }
 
-// What the flags of main.cc say.
+// The values of main.cc's flags.
 struct GpuTestOptions {
-  int cases = 400;   // of each op
-  int repeat = 100;  // of a case
+  int cases = 400;   // cases of each op
+  int repeat = 100;  // runs of a case
   CaseSizes sizes = CaseSizes::kAny;
   bool early = true;     // kernels start early (kernels/cuda/launch.h)
-  bool managed = false;  // each piece of a case in memory of its own; tests that take long under a sanitizer are brief
+  bool managed = false;  // each piece of a case has memory of its own; tests that a sanitizer makes slow are brief
 };
 inline GpuTestOptions& gpu_test_options() {
   static GpuTestOptions options;

@@ -1,5 +1,5 @@
-// hc_leave_enter of the profile sm90 (kernels/cuda/sm90/sm90_hyper_connection.cu): beside the ops of the header, a row alone
-// and among others, and what it takes.
+// hc_leave_enter of the profile sm90 (kernels/cuda/sm90/sm90_hyper_connection.cu): compared with the ops of the header,
+// a row alone and among others, and its time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ struct Site {
     packed[at] = std::make_unique<OnDevice<std::byte>>(bytes);
     return LinearWeight::make(view, InputForm::kF32, {.packed = packed[at]->data(), .packed_bytes = bytes.size()});
   }
-  // Of rows [first, first + count).
+  // The arguments for rows [first, first + count).
   HcLeaveEnterArgs args(int first, int count) {
     const auto at = [first](const OnDevice<float>& all, int of_row) {
       return all.data() + static_cast<std::ptrdiff_t>(first) * of_row;
@@ -70,7 +70,7 @@ struct Site {
                           .x = at(x, kStreams * dim),
                           .y = at(y, dim),
                           .weights = &weights,
-                          .norm_eps = 0.03F,  // so large that results show where one is missing
+                          .norm_eps = 0.03F,  // large enough that results show if it is missing
                           .hc_eps = 0.01F,
                           .sinkhorn_iterations = 20,
                           .mixes = scratch.data(),
@@ -111,7 +111,7 @@ TEST_F(GpuHyperConnections, AreThoseOfTheHeaderButForTheOrderOfASum) {
       const auto a = ours.results(), b = header.results();
       EXPECT_EQ(a[0], b[0]) << "streams are expanded in the order of the header";
       for (std::size_t i = 1; i < a.size(); ++i) {
-        if (i == 4) continue;  // bf16 of what the row is normed to
+        if (i == 4) continue;  // bf16 of the normed row
         const double distance = relative_distance(a[i], std::vector<double>(b[i].begin(), b[i].end()));
         EXPECT_LT(distance, 2e-6) << rows << " rows of " << dim << (head ? ", head: " : ": ") << "result " << i;
       }
@@ -138,7 +138,7 @@ TEST_F(GpuHyperConnections, ARowHasTheSameBitsAloneAndAmongOthers) {
 
 TEST_F(GpuHyperConnections, TheHeadTakesSomeRows) {
   constexpr int kDim = 512;
-  for (const int rows : {6, 40, 1500}) {  // of which half are taken
+  for (const int rows : {6, 40, 1500}) {  // half of these are entered
     std::mt19937 random(13), again(13);
     std::vector<std::int32_t> only(static_cast<std::size_t>(rows));
     std::iota(only.begin(), only.end(), 0);

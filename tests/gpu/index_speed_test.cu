@@ -1,5 +1,5 @@
-// What the indexer of the profile sm90 takes with V4-Flash's geometry (and V3.2's): graphs of up to 32 layers, each with
-// keys of its own that are not in the second cache.
+// The time of the indexer of the profile sm90 with V4-Flash's geometry (and V3.2's): graphs of up to 32 layers, each
+// with keys of its own that are not in the second cache.
 #include <vector>
 
 #include "kernels/cuda/cuda_ops.h"
@@ -15,7 +15,7 @@ using namespace sm90_testing;
 constexpr int kHeads = 64, kDims = 128, kTopK = 512, kMostRows = 2048;
 constexpr std::size_t kPoolBytes = std::size_t{4} << 30;
 
-// Random codes that are numbers, scales near 1.
+// Fills keys with random codes that are numbers, and scales near 1.
 __global__ void fill_keys(PlaneView plane, std::int64_t rows) {
   const bool fp4 = plane.format.codec == RowCodec::kIndexFp4;
   for (std::int64_t i = blockIdx.x; i < rows; i += gridDim.x) {

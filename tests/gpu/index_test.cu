@@ -1,5 +1,5 @@
-// The indexer of the profile sm90 (kernels/cuda/sm90/index_rows.h): the bits and the choice of a plain kernel of that order,
-// whatever rows are computed together; and how far it is from f64.
+// The indexer of the profile sm90 (kernels/cuda/sm90/index_rows.h) gives the bits and the choice of a plain kernel of
+// that order, whatever rows are computed together; and its distance from f64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,14 +25,14 @@ constexpr int kDims = 128, kRope = 64, kPageRows = 32;
 __device__ std::uint32_t plain_pair(float low, float high) {
   return to_bf16(low).bits | static_cast<std::uint32_t>(to_bf16(high).bits) << 16;
 }
-// The dims of a step, ascending.
+// Returns dim i of a step; the dims of a step are ascending.
 __device__ int plain_dim(bool fp4, int step, int i) {
   constexpr int kOffsets[4] = {0, 1, 4, 5};
   if (fp4) return 32 * (i / 4) + 8 * (step / 2) + 2 * (step % 2) + kOffsets[i % 4];
   return 64 * (step / 4) + 16 * (i / 4) + 4 * (step % 4) + i % 4;
 }
 
-// A warp: sixteen entries of a row, in the order of the header. keys: of all rows, from first[row] on.
+// A warp scores sixteen entries of a row, in the order of the header. keys: those of all rows, from first[row] on.
 __global__ void plain_scores(const RowRef* keys, const std::int32_t* first, const std::int32_t* count, bool fp4,
                              const float* q, const float* weights, int heads, int first_entry, float* scores, int ld) {
   const int row = static_cast<int>(blockIdx.y), block = static_cast<int>(blockIdx.x) * 16;
@@ -85,7 +85,7 @@ struct Shape {
   Keys keys = Keys::kRandom;
   bool edges = false;  // queries are rounded as they are given: edge_value()
 };
-// Halfway between two codes of e2m1, or one, or a float beside it; times a power of two.
+// A value halfway between two codes of e2m1, or one of them, or a float next to it; times a power of two.
 float edge_value(std::mt19937& random) {
   constexpr float kEdges[] = {0.0F, 0.25F, 0.5F, 0.75F, 1.0F, 1.25F, 1.5F, 1.75F, 2.0F, 2.5F, 3.0F, 3.5F, 4.0F, 5.0F, 6.0F};
   float x = kEdges[random() % std::size(kEdges)];
@@ -93,7 +93,7 @@ float edge_value(std::mt19937& random) {
   return random() % 2 == 0 ? x : -x;
 }
 struct TestSpan {
-  int rows, entries;  // that its last row sees
+  int rows, entries;  // entries that its last row sees
 };
 
 class World {
@@ -135,7 +135,8 @@ class World {
   }
   int rows() const { return static_cast<int>(singles_.size()); }
 
-  // Rows [first, first + count), in spans or each one of its own. scored: from formed queries, the scores as well.
+  // Compares rows [first, first + count), in spans or each in one of its own. scored: from formed queries, and the
+  // scores as well.
   testing::AssertionResult same(bool singly, int first, int count, bool scored, bool late = false) {
     std::vector<RowSpan> spans;
     int done = 0;
@@ -184,7 +185,7 @@ class World {
     return testing::AssertionSuccess();
   }
 
-  // Of the plain scores of a row, on the same rounded inputs.
+  // Returns the distance from f64 of the plain scores of a row, on the same rounded inputs.
   double distance_from_f64(int row) const {
     const std::vector<float> q = formed_q_->fetch(), weights = formed_weights_->fetch();
     std::vector<float> found;
@@ -209,7 +210,7 @@ class World {
   static constexpr float kFactor = 0.011048543F;
 
   int visible(int row) const { return (positions_[static_cast<std::size_t>(row)] + 1) / shape_.tokens_per_row; }
-  // As V3.2 and V4 have it.
+  // The rotation of V3.2 and of V4.
   Rotation rope() const { return {rope_->data(), kRope, shape_.tokens_per_row == 1 ? 0 : kRope, shape_.tokens_per_row == 1}; }
   StepTables tables() const {
     StepTables step;
@@ -253,7 +254,7 @@ class World {
     bytes_ = std::make_unique<OnDevice<std::byte>>(host_);
     plane_.base = bytes_->data();
   }
-  // By the ops of the CPU's order.
+  // Forms queries by the ops of the CPU's order.
   void form() {
     const Rotation turn = rope();
     if (!shape_.edges) {
@@ -326,7 +327,7 @@ const std::vector<Case>& cases() {
       {"V3.2", {kFp8, 64, 1, 2048, 1}, {{1, 2049}, {20, 2055}, {1, 9000}, {5, 70000}}},
       {"FP8, top 512", {kFp8, 64, 4, 512}, lengths},
       {"small", {kFp4, 4, 4, 64}, {{1, 64}, {1, 65}, {40, 300}, {300, 400}}},
-      {"prompts", {kFp4, 64, 4, 512}, {{301, 8220}, {281, 530}}},  // rows side by side that are and are not long
+      {"prompts", {kFp4, 64, 4, 512}, {{301, 8220}, {281, 530}}},  // rows that are long and rows that are not, together
       {"ties", {kFp4, 64, 4, 512, 3, Keys::kFew}, lengths},
       {"ties, FP8", {kFp8, 5, 1, 100, 0, Keys::kFew}, {{1, 101}, {9, 5000}, {1, 20000}}},
       {"all equal", {kFp4, 64, 4, 512, 0, Keys::kEqual}, lengths},

@@ -1,5 +1,5 @@
-// Batches of kernels on the CUDA device (kernels/cuda/runtime/launch_graphs.h): the same work in the same order whether
-// they start one by one or as a graph.
+// Batches of kernels on the CUDA device (kernels/cuda/runtime/launch_graphs.h) do the same work in the same order
+// whether they start one by one or as a graph.
 #include "kernels/cuda/runtime/launch_graphs.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ class LaunchGraphsTest : public ::testing::Test {
     }
     return kernels;
   }
-  // One of what the runtime or the kernel is told beside its arguments.
+  // Changes one setting of the kernel that is not an argument.
   void change_shape(Kernel& kernel) {
     switch (random_() % 4) {
       case 0:
@@ -69,7 +69,7 @@ class LaunchGraphsTest : public ::testing::Test {
         kernel.team_shared_bytes += 16;
     }
   }
-  // Runs them on the device, in a batch, and here; `at` is where the test is.
+  // Runs them on the device, in a batch, and here; `at` tells where the test is.
   void run(const Kernels& kernels, const char* at) {
     std::uint64_t expected = before_ += 77;
     std::uint64_t* const x = reinterpret_cast<std::uint64_t*>(memory_.data());
@@ -101,7 +101,7 @@ class LaunchGraphsTest : public ::testing::Test {
   const std::uint32_t seed_ = test_seed();
   const ::testing::ScopedTrace trace_{__FILE__, __LINE__, "SLUICE_TEST_SEED=" + std::to_string(seed_)};
   std::mt19937_64 random_{seed_};
-  // Of its own: what another test did to a device stays.
+  // A device of its own: changes that another test made to a device would stay.
   const std::unique_ptr<CudaDevice> gpu_ = (fake_cuda() = FakeCuda{}, open_cuda_device(0).value());
   const DeviceMemory memory_ = gpu_->map(256, "a test").value();
   std::uint64_t before_ = 1;
@@ -151,7 +151,8 @@ TEST_F(LaunchGraphsTest, ALongListStartsInPieces) {
   EXPECT_EQ(fake_cuda().graphs_made, made);
 }
 
-// As a list and as graphs: those with a wait of their own behind a kernel, but for the first of a piece.
+// As a list and as graphs, kernels with a wait of their own that follow a kernel start early, except the first of a
+// piece.
 TEST_F(LaunchGraphsTest, TheSameKernelsStartEarlyInAGraph) {
   const Kernels kernels = random_kernels(300);
   for (const bool early : {true, false, true}) {

@@ -1,4 +1,4 @@
-// What one row through the linears of V4 Flash takes, beside a copy within the device.
+// The time of one row through the linears of V4 Flash, compared with a copy within the device.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace sluice::gpu_linear_speed_test {
 namespace {
 
-// Weights without meaning: so many of a call's kind that each call reads them from memory.
+// Weights without meaning. There are enough of each kind that each call reads them from memory.
 class Weights {
  public:
   static constexpr std::size_t kBytes = std::size_t{256} << 20;  // several times the L2 cache
@@ -53,7 +53,7 @@ class Weights {
   std::vector<LinearWeight> weights_;
 };
 
-// Of a call, the least of three tries.
+// The time of a call, the least of three tries.
 struct Took {
   double seconds = 1e9, enqueueing = 1e9;
 };
@@ -83,7 +83,7 @@ struct Part {
   int count = 1;
 };
 
-// Of one op's call, on the same row.
+// The linears of one op's call, on the same row.
 struct Linears {
   const char* name;
   std::vector<Part> parts;
@@ -92,7 +92,7 @@ struct Linears {
 
 const WeightForm kFp8{WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},
     kMxfp4{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, kBf16{WeightFormat::kBf16, ScaleFormat::kNone};
-// As model/deepseek_v4 calls them: of 43 layers 2 have a window alone, 20 are HCA, 21 are CSA and past its top-k. The
+// The calls of model/deepseek_v4: of 43 layers 2 have a window alone, 20 are HCA, 21 are CSA and past its top-k. The
 // experts are jobs of their own here, in groups there.
 const Linears kFlash[] = {
     {"from_x", {{kFp8, 1024, 4096}, {kFp8, 512, 4096}}, 2},
@@ -111,7 +111,7 @@ const Linears kFlash[] = {
     {"shared_down", {{kFp8, 4096, 2048}}, 43},
     {"head", {{kBf16, 129280, 4096}}, 1}};
 
-// Inputs are f32, or as the default profile has them: prepared by the op before.
+// Inputs are f32, or, as in the default profile, prepared by the op before.
 class GpuSpeedOfLinears : public ::testing::TestWithParam<InputForm> {
  protected:
   static constexpr std::size_t kCopied = std::size_t{1} << 30;

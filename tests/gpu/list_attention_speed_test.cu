@@ -1,5 +1,5 @@
-// What attention of the profile sm90 over latents and over keys and values of key heads takes: graphs of several layers,
-// each with rows of its own that are not in the second cache.
+// The time of attention of the profile sm90 over latents and over keys and values of key heads: graphs of several
+// layers, each with rows of its own that are not in the second cache.
 #include <vector>
 
 #include "kernels/cuda/cuda_ops.h"
@@ -33,7 +33,7 @@ __global__ void fill_words(std::uint32_t* words, std::size_t count) {
   }
 }
 
-// Pages of all key heads.
+// The pages of all key heads.
 struct Pool {
   Pool(const Model& model, int pages)
       : pages(pages), format(make_row_format(model.codec, model.row_dims(), model.key_heads == 1 ? 64 : 0)) {
@@ -53,7 +53,7 @@ struct Pool {
 
 class GpuSpeedListAttention : public Sm90SpeedTest {
  protected:
-  // `sequences` of them, each with `rows` rows that end at position `end`.
+  // Measures `sequences` sequences, each with `rows` rows that end at position `end`.
   void measure(const Model& model, const Pool& pool, int sequences, int rows, int end,
                ListCut cut = ListCut::kFastest, bool shared_order = false) {
     const int blocks = (end - 1) / kBlockTokens + 1, all = sequences * rows;
@@ -107,7 +107,7 @@ class GpuSpeedListAttention : public Sm90SpeedTest {
       }
       shared_order ? cuda_ops::attend_keys(exec_, args) : cuda_sm90::attend_list(exec_, args, cut);
     }, true);
-    double keys = 0.0;  // of all rows
+    double keys = 0.0;  // keys of all rows
     for (int r = 0; r < rows; ++r) keys += model.selected > 0 ? model.selected : end - rows + r + 1;
     const double read = model.selected > 0 ? keys : end;  // rows of a span share keys
     const double bytes = sequences * read * model.key_heads * pool.format.row_bytes() +

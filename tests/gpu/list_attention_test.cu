@@ -1,6 +1,6 @@
-// Attention of the profile sm90 over latents and over the rows of grouped-query attention
-// (kernels/cuda/sm90/attend_list_parts.h): the bits of a plain kernel of that order, whatever rows are computed
-// together and however the work is cut; and how far it is from f64.
+// Attention of the profile sm90 over latents and over the rows of grouped-query
+// attention (kernels/cuda/sm90/attend_list_parts.h). It gives the bits of a plain kernel of that order, whatever rows
+// are computed together and however the work is cut; and its distance from f64.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -63,7 +63,7 @@ class World {
   int rows_of_span(int s) const { return spans_[static_cast<std::size_t>(s)].rows; }
   std::size_t row_values() const { return static_cast<std::size_t>(shape_.heads) * static_cast<std::size_t>(shape_.value_dims); }
 
-  // Spans [first, first + count), or rows, each a span of its own.
+  // Attends from spans [first, first + count), or from rows, each a span of its own.
   const float* run(const Exec& exec, bool singly, int first, int count, bool with_sink, ListCut cut = ListCut::kFastest,
                    bool late = false) {
     StepTables step;
@@ -93,7 +93,7 @@ class World {
     cut == ListCut::kFastest ? cuda_sm90::attend_keys(exec, args) : cuda_sm90::attend_list(exec, args, cut);
     return out_->data();
   }
-  // Of all rows.
+  // The output of all rows by the plain kernel.
   std::vector<float> plain(bool with_sink) {
     std::vector<RowRef> keys;
     std::vector<PlainRow> lists;
@@ -116,7 +116,7 @@ class World {
         shape_.scale() * kLog2E, values.data(), total.data(), out.data());
     return out.fetch();
   }
-  // Of some heads of a row: every `step`-th, value dims side by side.
+  // The exact output of some heads of a row: every `step`-th, with their value dims one after the other.
   std::vector<double> exact(int row, bool with_sink, int step) const {
     std::vector<double> out;
     const auto items = items_of(row).second;
@@ -177,7 +177,7 @@ class World {
     view.base = bytes_.back()->data();
     planes_.push_back(view);
   }
-  // The entries of each row.
+  // Draws the entries of each row.
   void choose() {
     if (shape_.max_selected == 0) return;
     std::vector<std::int32_t> counts, lists;
@@ -200,7 +200,7 @@ class World {
     const RowSpan span = span_of(row);
     return span.first_position + row - span.row_begin;
   }
-  // The first item that a row sees, and the positions of all.
+  // Returns the first item that a row sees, and the positions of all.
   std::pair<int, std::vector<std::int32_t>> items_of(int row) const {
     const int p = position(row);
     if (shape_.max_selected > 0) return {0, chosen_[static_cast<std::size_t>(row)]};
@@ -346,7 +346,7 @@ TEST_F(GpuListAttention, IsCloseToF64OnTheSameRoundedInputs) {
         row.insert(row.end(), begin, begin + of.shape.value_dims);
       }
       const std::vector<double> exact = world.exact(r, true, step);
-      if (std::ranges::all_of(exact, [](double value) { return value == 0.0; })) continue;  // it sees nothing
+      if (std::ranges::all_of(exact, [](double value) { return value == 0.0; })) continue;  // the row sees nothing
       const double distance = relative_distance(row, exact);
       worst = std::isnan(distance) ? distance : std::max(worst, distance);
     }

@@ -1,14 +1,14 @@
 // gpu_test [--part N] [--cases N] [--sizes any|official] [--repeat N] [--memory pinned|managed] [--early on|off]
 // [--json FILE] [GoogleTest's flags]: the CUDA device and its ops, on GPU 0.
-//   part 1: the device, and each op in random cases against the reference on the CPU, bit by bit
-//   part 2: what a copy takes, and products with one row, each called so often (--repeat)
+//   part 1: the device, and each op in random cases against the reference on the CPU, bit for bit
+//   part 2: the time of copies, and products with one row, each called --repeat times
 //   part 3: a kernel that fails; nothing runs on the GPU after it in this process
-//   part 4: each op in random cases, each of them run so often (--repeat), to the same bits
+//   part 4: each op in random cases, each of them run --repeat times, to the same bits
 //   parts 5, 6, 7: all GPUs as ranks of a group, or two ranks on one: what they gather, how fast, a GPU that fails
-// Without --part: part 1. --cases: of each op, different ones in each run. --sizes official: shapes of V3 and V4.
-// --memory managed: cases are not in one piece of pinned memory, but each array in managed memory of its own, where
-// compute-sanitizer sees what lies beside it; and tests of sm90 that would take it minutes are brief. --early off: no
-// kernel starts before the one before it has ended. --json: GoogleTest's report. SLUICE_TEST_SEED repeats a run.
+// Without --part: part 1. --cases: cases of each op, different ones in each run. --sizes official: shapes of V3 and V4.
+// --memory managed: cases are not in one piece of pinned memory, but each array is in managed memory of its own. Then
+// compute-sanitizer sees accesses outside of it, and tests of sm90 that would take it minutes are brief. --early off:
+// no kernel starts before the one before it has ended. --json: GoogleTest's report. SLUICE_TEST_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -61,7 +61,8 @@ int main(int argc, char** argv) {
     std::printf("--part: expected 1 to %zu\n", kParts.size());
     return 2;
   }
-  // Ranks on one GPU: a kernel that is loaded when it first starts would wait for another rank's, which waits for it.
+  // With ranks on one GPU, a kernel that is loaded when it first starts would wait for another rank's, which waits for
+  // it.
   if (part >= kFirstOfRanks) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   arguments.insert(arguments.begin() + 1, std::string("--gtest_filter=") + kParts[part - 1]);
   std::vector<char*> pointers;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# models.sh SLUICE OUT: on a machine with a GPU, from the root of a checkout: logits of the embedded model (also of the prompts in
-# tests/goldens, with the 64 likeliest next tokens) and of the checkpoints in tests/oracles on the CPU and on the GPU, byte by byte, in
-# four profiles and steps of two sizes. A line for each. Nothing else may use the GPU.
+# models.sh SLUICE OUT: compares logits on the CPU and on the GPU byte by byte, in four profiles and steps of two sizes.
+# They are logits of the embedded model (also of the prompts in tests/goldens, with the 64 likeliest next tokens) and of
+# the checkpoints in tests/oracles. Run it on a machine with a GPU, from the root of a checkout. It prints a line for
+# each. Nothing else may use the GPU.
 set -uo pipefail
 sluice=$1 out=$2
 folder=$(mktemp -d)

@@ -1,8 +1,9 @@
-// op_times MODEL [DEVICE [TOKENS [PROFILE [SEQUENCES [ROWS]]]]]: what each op of a step of so many sequences (1), so
-// many rows each (1), takes by itself, and the step as a whole. Of every call in the step the median of some steps,
-// with a wait before and behind it; that of a call that does nothing is taken off. Each step makes the sequences
-// longer: the last line says how many tokens are before the median step. A folder without a checkpoint has random
-// weights, of 64 experts a layer. A line an op and one of JSON; exits 1 if a call takes 100 us or more.
+// op_times MODEL [DEVICE [TOKENS [PROFILE [SEQUENCES [ROWS]]]]]: measures each op of a step by itself, and the step as
+// a whole. The step has SEQUENCES (1) sequences of ROWS (1) rows each. For every call in the step it takes the median
+// of some steps, with a wait before and after the call, less that of a call that does nothing. Each step makes the
+// sequences longer: the last line says how many tokens are before the median step. A folder without a checkpoint has
+// random weights, of 64 experts a layer. It prints a line for each op and one of JSON, and exits 1 if a call takes 100
+// us or more.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 namespace sluice {
 namespace {
 
-constexpr double kMost = 100;  // us, of a call
+constexpr double kMost = 100;  // most us of a call
 
 // The calls of one step: op and times, by their place in it.
 struct Times {
@@ -83,7 +84,7 @@ OpTable timed_table() {
 struct Arguments {
   std::string folder, device = "cuda", profile = "default";
   int tokens = 700, sequences = 1, rows = 1;
-  int steps() const { return rows <= 64 ? 41 : 3; }  // few where they would go far
+  int steps() const { return rows <= 64 ? 41 : 3; }  // few where the sequences would become long
 };
 
 bool has_checkpoint(const std::string& folder) {
@@ -124,7 +125,7 @@ Result<std::unique_ptr<Runner>> load(const Arguments& args) {
   return Runner::create(std::move(model), kernels, options, std::move(device));
 }
 
-// Computes `rows` more tokens of each sequence, the last of which is drawn from.
+// Computes `rows` more tokens of each sequence; a token is drawn from the last one.
 Status step(Runner& runner, std::span<const StateSlot> sequences, int rows) {
   static std::mt19937 random(1);
   const auto count = static_cast<std::size_t>(rows);
@@ -159,7 +160,7 @@ Status run(const Arguments& args, bool* fast) {
   }
   std::vector<double> whole, nothing;
   const int steps = args.steps(), warm = steps > 5 ? 5 : 1;
-  for (int i = 0; i < 2 * steps; ++i) {  // as it is, then op by op
+  for (int i = 0; i < 2 * steps; ++i) {  // the step as it is, then op by op
     times().measuring = i >= steps;
     times().next = 0;
     runner->wait();

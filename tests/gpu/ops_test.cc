@@ -15,7 +15,7 @@
 namespace sluice::gpu_ops_test {
 namespace {
 
-// Pinned memory, which a GPU reaches at the host's addresses. Pieces lie apart, poisoned between.
+// Pinned memory, which a GPU reaches at the host's addresses. Pieces lie apart, with poisoned bytes between them.
 class PinnedArena {
  public:
   static constexpr std::size_t kGap = 256;
@@ -80,7 +80,7 @@ std::unique_ptr<CaseMemory> case_memory() {
   return std::make_unique<PinnedCaseMemory>(arena);
 }
 
-// Random cases of one op, each of which check() finds right.
+// Random cases of one op; check() must find each of them right.
 class OpCasesOnGpu : public ::testing::TestWithParam<OpCases> {
  protected:
   template <class Check>
@@ -92,7 +92,7 @@ class OpCasesOnGpu : public ::testing::TestWithParam<OpCases> {
     for (; cases < gpu_test_options().cases && !HasFailure(); ++cases) {
       const auto memory = case_memory();
       const OpCase op_case = GetParam().make(random, *memory, gpu_test_options().sizes);
-      gpu().fill(gpu().workspace(), std::byte{0xFF}, kCudaWorkspaceBytes);  // NaN: unspecified bytes
+      gpu().fill(gpu().workspace(), std::byte{0xFF}, kCudaWorkspaceBytes);  // NaN: the bytes are unspecified
       EXPECT_TRUE(check(op_case, exec, [] { gpu().wait(); })) << "case " << cases;
       ASSERT_TRUE(gpu().status().ok()) << gpu().status().message();
     }

@@ -21,7 +21,7 @@ struct PlainKeys {
 __device__ std::uint16_t plain_half(float x) {
   return __half_as_ushort(__float2half_rn(x));
 }
-// In units of 2^exponent.
+// Returns a value in units of 2^exponent.
 __device__ std::uint16_t plain_value(const RowRef& row, int dims, int d, int exponent) {
   const int codes = dims - kRope;
   if (d >= codes) {
@@ -36,7 +36,7 @@ __device__ void plain_step(float (&d)[4], const std::uint32_t (&a)[4], const std
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-// Of a block, by a warp.
+// Returns the exponent of a block; a warp computes it.
 __device__ int plain_exponent(const RowRef* rows, int count, int dims) {
   int most = 0;
   for (int i = static_cast<int>(threadIdx.x); i < count * (dims / 64 - 1); i += 32) {
@@ -55,8 +55,8 @@ __device__ float exp2_of(float x) {
   return y;
 }
 
-// A warp: 16 heads of a row, one block after the other, in the order of the header. `values` [row][head][dims] and
-// `total` are where the running values, and those of the segments before, are kept.
+// A warp has 16 heads of a row and adds one block after the other, in the order of the header.
+// `values` [row][head][dims] and `total` are where the running values, and those of the segments before, are kept.
 __global__ void plain_attention(PlainKeys keys, const float* q, const float* sink, int heads, int dims, float factor,
                                 float* values, float* total) {
   const int row = static_cast<int>(blockIdx.x), first_head = static_cast<int>(blockIdx.y) * 16;
@@ -67,7 +67,7 @@ __global__ void plain_attention(PlainKeys keys, const float* q, const float* sin
     head += first_head;
     return head < heads ? q[(static_cast<std::size_t>(row) * heads + head) * dims + d] : 0.0F;
   };
-  __shared__ int powers[16];  // of two, of the queries
+  __shared__ int powers[16];  // powers of two of the queries
   for (int head = 0; head < 16; ++head) {
     float most = 0.0F;
     for (int d = lane; d < dims; d += 32) most = fmaxf(most, std::fabs(query(head, d)));

@@ -1,4 +1,4 @@
-// Attention over lists of rows by a plain kernel of the order of kernels/cuda/sm90/attend_list_parts.h.
+// A plain kernel of attention over lists of rows, in the order of kernels/cuda/sm90/attend_list_parts.h.
 #pragma once
 
 #include <cstring>
@@ -29,7 +29,8 @@ struct TestSpan {
   int rows, first_position;
 };
 
-// What a row sees: items [begin, begin + count), one after the other from `first` of a list of rows of all key heads.
+// The items that a row sees: [begin, begin + count), one after the other from `first` of a list of rows of all key
+// heads.
 struct PlainRow {
   int begin, count, first;
 };
@@ -51,8 +52,9 @@ __device__ float finite(float m) {
   return m == -INFINITY ? 0.0F : m;
 }
 
-// A warp: up to 16 heads of a row that share a key head, block after block. `values` and `total` [row][head][value
-// dim], padded to `tiles` times 16 heads, are where running values and those of the segments before are kept.
+// A warp has up to 16 heads of a row that share a key head, and adds block after block. `values` and
+// `total` [row][head][value dim], padded to `tiles` times 16 heads, are where running values and those of the segments
+// before are kept.
 __global__ void plain_attention(RowFormat format, const RowRef* keys, const PlainRow* of_rows, Shape shape, int tiles,
                                 const float* q, const float* sink, float factor, float* values, float* total,
                                 float* out) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# ranks.sh [OUT [CASES]]: GPUs as ranks of a group, by gpu_test, which lies beside this script: what they gather, in CASES (400) random
-# cases and in replayed graphs; ranks that never come or fail; and what a gather takes. Where there is one GPU two ranks share it.
-# Reports as JSON and text in OUT (.). Takes less than three minutes; exits 1 if any part has failed.
+# ranks.sh [OUT [CASES]]: runs the tests of gpu_test, which lies next to this script, with GPUs as ranks of a group.
+# They gather in CASES (400) random cases and in replayed graphs, meet ranks that never come or fail, and time a gather.
+# If there is one GPU, two ranks share it. Reports as JSON and text are in OUT (.). It takes less than three minutes,
+# and exits 1 if any part has failed.
 set -uo pipefail
 out=$(realpath "${1:-.}") cases=${2:-400} failed=0
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -5,7 +5,7 @@
 #   verify   `sluice verify` on two GPUs: 40 schedules
 #   bench    V4-Flash's geometry with 64 experts a layer of their own weights: one sequence, 64, and prompts, on one GPU and on two
 #   whole    V4-Flash with all its experts on two GPUs: starts, measures, and says its memory
-# A line for each. Nothing else may use the GPUs.
+# It prints a line for each. Nothing else may use the GPUs.
 set -uo pipefail
 sluice=$1 out=$2
 shift 2

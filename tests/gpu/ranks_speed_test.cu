@@ -1,4 +1,4 @@
-// What an all_gather takes among the GPUs of this machine, in a graph of 100, by the bytes of a share.
+// The time of an all_gather among the GPUs of this machine, in a graph of 100, by the bytes of a share.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -28,7 +28,7 @@ class Timer {
  public:
   explicit Timer(Ranks& ranks) : ranks_(ranks), meet_(ranks.count()), slowest_(static_cast<std::size_t>(ranks.count())) {}
 
-  // Microseconds of one of kOfGraph ops: the slowest rank's median.
+  // Returns the microseconds of one of kOfGraph ops: the slowest rank's median.
   double time(const std::function<void(int rank)>& enqueue, int starts) {
     ranks_.each([&](int rank) { time_rank(rank, enqueue, starts); });
     return *std::ranges::max_element(slowest_);
@@ -40,9 +40,9 @@ class Timer {
   void time_rank(int rank, const std::function<void(int)>& enqueue, int starts) {
     CudaDevice& device = ranks_.device(rank);
     auto* stream = static_cast<cudaStream_t>(device.stream());
-    enqueue(rank);  // what is asked once of a kernel is not asked while kernels are captured
+    enqueue(rank);  // a kernel's settings, which are asked for once, are not asked for during a capture
     device.wait();
-    device.mark();  // the first of the graph is behind no kernel
+    device.mark();  // so that the first kernel of the graph follows no kernel
     meet_.arrive_and_wait();
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t ready = nullptr;
@@ -54,9 +54,9 @@ class Timer {
     check(cudaGraphUpload(ready, stream));
     check(cudaEventCreate(&begin)), check(cudaEventCreate(&end));
     check(cudaStreamSynchronize(stream));
-    meet_.arrive_and_wait();  // nobody's kernels wait while anybody allocates
+    meet_.arrive_and_wait();  // no rank's kernels may wait while another rank allocates
     std::vector<double> us;
-    for (int repeat = 0; repeat <= kRepeats; ++repeat) {  // the first warms up
+    for (int repeat = 0; repeat <= kRepeats; ++repeat) {  // the first repeat warms up
       meet_.arrive_and_wait();
       check(cudaEventRecord(begin, stream));
       for (int i = 0; i < starts; ++i) check(cudaGraphLaunch(ready, stream));

@@ -1,5 +1,5 @@
-// GPUs as ranks of a group (kernels/cuda/runtime/peer_exchange.h): what they gather, bit by bit, in replayed graphs and
-// with ranks that come late; and what comes of a rank that never comes, or whose GPU fails.
+// GPUs as ranks of a group (kernels/cuda/runtime/peer_exchange.h): the bits that they gather, in replayed graphs and
+// with ranks that come late; and the end of a group with a rank that never comes, or whose GPU fails.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -22,7 +22,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Shapes of both ways of travelling, at their limits and of models: a row of 4,096 of 2 to 8 ranks, and many of them.
+// Shapes for both ways of travelling, at their limits, and shapes of models: a row of 4,096 of 2 to 8 ranks, and many
+// of them.
 GatherCase random_case(Random& random, int ranks) {
   switch (random.between(0, 4)) {
     case 0: return {random, ranks, random.between(1, 20), random.between(1, 400)};
@@ -36,7 +37,7 @@ GatherCase random_case(Random& random, int ranks) {
 void try_cases(Ranks& ranks, int cases) {
   Random random(931);
   constexpr std::size_t kBytes = std::size_t{160} << 20;
-  std::vector<DeviceMemory> memory;  // at once, because ranks on one GPU would wait for each other's kernels
+  std::vector<DeviceMemory> memory;  // allocated at once, because ranks on one GPU would wait for each other's kernels
   for (int r = 0; r < ranks.count(); ++r) memory.push_back(ranks.device(r).map(kBytes, "a test").value());
   for (int i = 0; i < cases && !::testing::Test::HasFailure(); ++i) {
     const GatherCase each = random_case(random, ranks.count());
@@ -90,7 +91,7 @@ SLUICE_HD std::uint32_t mixed(std::uint32_t word) {
   return word * 1664525U + 1013904223U;
 }
 
-// A rank's next share is made of the whole that it has gathered: an error stays and spreads.
+// Makes a rank's next share of the whole that it has gathered: an error stays and spreads.
 struct NextShare {
   static constexpr int kThreads = 1;
   const std::uint32_t* whole;
@@ -122,7 +123,7 @@ class Chain {
     auto* words = reinterpret_cast<std::uint32_t*>(share);
     cuda_ops::launch(exec, columns_, NextShare{words + columns_, words, rank, columns_, all_});
   }
-  // The whole that a rank gathered last.
+  // Returns the whole that a rank gathered last.
   std::vector<std::uint32_t> fetch(int rank) {
     std::vector<std::uint32_t> found(static_cast<std::size_t>(all_));
     ranks_.device(rank).download({reinterpret_cast<std::byte*>(found.data()),
@@ -208,10 +209,7 @@ TEST(GpuRanks, ARankThatNeverComesIsNamedAtTheLimit) {
                 ranks.exchange().status().message().c_str());
     EXPECT_GE(took, 0.49);
     EXPECT_LT(took, 1.5);
-    for (int r = 0; r < ranks.count(); ++r) {
-      EXPECT_EQ(ranks.device(r).status().code(), StatusCode::kInternal);
-      EXPECT_EQ(ranks.device(r).status().message(), ranks.exchange().status().message());
-    }
+    EXPECT_EQ(ranks.exchange().status().code(), StatusCode::kInternal);
     EXPECT_EQ(ranks.exchange().status().message().find("rank 1 of"), 0U) << ranks.exchange().status().message();
   }
 }
@@ -227,7 +225,7 @@ TEST(GpuRanks, EndWhenTheHostSaysThatOneHasFailed) {
   ranks.device(0).wait();
   std::printf("the host ends the group: 100 gathers ended after %.1f ms\n", seconds_since(begin) * 1e3);
   EXPECT_LT(seconds_since(begin), 1.0);
-  EXPECT_NE(ranks.device(0).status().message().find("rank 1 of"), std::string::npos);
+  EXPECT_NE(ranks.exchange().status().message().find("rank 1 of"), std::string::npos);
 }
 
 TEST(GpuRanks, SayWhatIsMissing) {

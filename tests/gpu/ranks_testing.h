@@ -46,7 +46,7 @@ class Ranks {
   CudaDevice& device(int rank) { return *devices_[static_cast<std::size_t>(rank)]; }
   PeerExchange& exchange() { return *exchange_; }
   Exec exec(int rank) { return {nullptr, nullptr, &cuda_op_table(), &device(rank), {rank, count(), exchange_.get()}}; }
-  // In a thread each, at once.
+  // Calls `work` for all ranks at once, in a thread each.
   void each(const std::function<void(int rank)>& work) const {
     std::vector<std::thread> threads;
     for (int r = 0; r < count(); ++r) threads.emplace_back(work, r);
@@ -59,7 +59,7 @@ class Ranks {
   std::unique_ptr<PeerExchange> exchange_;
 };
 
-// As many ranks as GPUs, two at least: they share one where there is but one.
+// Returns as many ranks as GPUs, two at least: they share one if there is only one.
 inline int default_ranks() {
   static const int ranks = [] {
     const int gpus = gpu_count();

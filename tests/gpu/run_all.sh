@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# run_all.sh [OUT [CASES [PARTS]]]: the parts of gpu_test, which lies beside this script, on GPU 0; reports as JSON and text in OUT (.).
-# PARTS (all of them): ops, CASES (400) random cases of each; official, in the shapes of published models; repeats, each case 1,000
-# times; speed; fault; sanitize. Ops are tested by several processes at once, with cases of their own. Prints a line a part and at the
-# end all that was measured as JSON; exits 1 if any part has failed.
+# run_all.sh [OUT [CASES [PARTS]]]: runs the parts of gpu_test, which lies next to this script, on GPU 0; reports as
+# JSON and text are in OUT (.). PARTS (all of them): ops, CASES (400) random cases of each; official, in the shapes of
+# published models; repeats, each case 1,000 times; speed; fault; sanitize. Ops are tested by several processes at once,
+# with cases of their own. It prints a line for each part and at the end all that was measured as JSON, and exits 1 if
+# any part has failed.
 set -uo pipefail
 out=$(realpath "${1:-.}") cases=${2:-400} parts=${3:-ops official repeats speed fault sanitize}
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# sanitize.sh [OUT [CASES [SECONDS]]]: gpu_test, which lies beside this script, under the tools of compute-sanitizer, all at once: the
-# device's tests and CASES (2) cases of each op, every array in memory of its own. Reports in OUT (.). A line a tool; exits 1 if any
-# found something or took longer than SECONDS (150), 0 where there is no compute-sanitizer, and says so.
+# sanitize.sh [OUT [CASES [SECONDS]]]: runs gpu_test, which lies next to this script, under the tools of
+# compute-sanitizer, all at once: the device's tests and CASES (2) cases of each op, with every array in memory of its
+# own. Reports are in OUT (.). It prints a line for each tool. It exits 1 if any found something or took longer than
+# SECONDS (150), and 0 if there is no compute-sanitizer, which it then says.
 set -uo pipefail
 out=$(realpath "${1:-.}") cases=${2:-2} seconds=${3:-150}
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -12,7 +13,7 @@ if [ -z "$sanitizer" ]; then
 fi
 tools=(memcheck initcheck synccheck racecheck) jobs=() failed=0
 for tool in "${tools[@]}"; do
-  # A map that fails is among the tests.
+  # One test is a map that fails.
   options=(--tool "$tool" --error-exitcode 9)
   [ "$tool" = memcheck ] && options+=(--report-api-errors no)
   timeout "$seconds" "$sanitizer" "${options[@]}" ./gpu_test --part 1 --memory managed --cases "$cases" >"$out/$tool.txt" 2>&1 &

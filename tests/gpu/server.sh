@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# server.sh FOLDER OUT [PARTS]: on a machine with a GPU, from the root of a checkout; FOLDER has sluice and soak_test. PARTS (both):
-# schedules, servers on the GPU under several sets of flags against one on the CPU (server.py); soak, phases of the soak test with the
-# embedded model until SOAK_SECONDS (300) are over, with memory that stays flat on the host and on the GPU. A line for each; exits 1
-# if any fails.
+# server.sh FOLDER OUT [PARTS]: tests servers on a machine with a GPU, from the root of a checkout; FOLDER has sluice
+# and soak_test. PARTS (both): schedules compares servers on the GPU under several sets of flags with one on the
+# CPU (server.py). The part soak runs phases of the soak test with the embedded model until SOAK_SECONDS (300) are over,
+# with memory that must stay flat on the host and on the GPU. It prints a line for each, and exits 1 if any fails.
 set -uo pipefail
 folder=$(realpath "$1") out=$(realpath "$2") parts=${3:-schedules soak} failed=0
 if [[ " $parts " == *" schedules "* ]]; then

@@ -1,5 +1,5 @@
 // Shares of weights on a GPU: each of several ranks computes the bits that the whole weight gives its outputs. One GPU
-// is all ranks, one after the other; what they exchange is what they gave when they ran before.
+// is all ranks, one after the other. They exchange the values that they gave when they ran before.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class Packed {
     std::vector<std::byte> bytes(packing.packed_bytes(view));
     pack_linear_weight(nullptr, packing, view, bytes.data());
     bytes_ = std::make_unique<OnDevice<std::byte>>(bytes);
-    gpu().wait();  // until they are there
+    gpu().wait();  // until the bytes are there
   }
   LinearWeight weight() const {
     return LinearWeight::make(view_, form_, {.packed = bytes_->data(), .packed_bytes = bytes_->bytes()});
@@ -65,13 +65,14 @@ void copy_words(const Exec& exec, int rows, const Rows& from, const Rows& to, in
   cuda_ops::launch(exec, std::int64_t{rows} * columns, CopyWords{from.values, to.values, from.ld, to.ld, columns});
 }
 
-// What the ranks gave to their gathers when each ran alone, and whose turn it is. Then what they gather.
+// The values that the ranks gave to their gathers when each ran alone, and the rank whose turn it is. Later runs gather
+// these values.
 struct Exchanged {
   struct Share {
     std::unique_ptr<OnDevice<float>> words;
     int rows, columns;
   };
-  std::vector<std::vector<Share>> of_ranks;  // of each gather of a rank
+  std::vector<std::vector<Share>> of_ranks;  // by rank and gather
   bool records = true;
   std::size_t next = 0;
 };
@@ -97,7 +98,7 @@ void gather_from_before(const Exec& exec, const AllGatherArgs& args) {
   ++exchanged->next;
 }
 
-// Values of rank `rank` in `share` that differ from those at its place in rows of the whole.
+// Returns the number of values of rank `rank` in `share` that differ from those at its place in rows of the whole.
 std::size_t differing(const std::vector<float>& share, const std::vector<float>& whole, int rows, int rank, int ranks) {
   const std::size_t columns = share.size() / static_cast<std::size_t>(rows);
   std::size_t count = 0;
@@ -119,7 +120,7 @@ class GpuShares : public Sm90Test {
   }
 };
 
-// Of wide weights, whose shares are not, and of others whose shares begin inside a scale's rows.
+// Some weights are wide while their shares are not; others have shares that begin inside a scale's rows.
 TEST_F(GpuShares, OfLinearsHaveTheBitsOfTheWhole) {
   const bool brief = gpu_test_options().managed;
   struct Case {
@@ -222,7 +223,8 @@ class Layer {
   std::unique_ptr<OnDevice<std::int32_t>> ids_;
 };
 
-// By all kernels of experts: pairs, streams, tiles and groups; whole cells and not; FP8 rows; those of the CPU's orders.
+// All kernels of experts run: pairs, streams, tiles and groups; whole cells and not; FP8 rows; those of the CPU's
+// orders.
 TEST_F(GpuShares, OfExpertsHaveTheBitsOfTheWhole) {
   const bool brief = gpu_test_options().managed;
   constexpr InputForm kRounded = InputForm::kBf16, kValues = InputForm::kFp8, kBlocks = InputForm::kFp8Blocks,

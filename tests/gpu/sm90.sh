@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# sm90.sh SLUICE GPU_TEST OUT [SCHEDULES [PARTS]]: on a machine with an H100 or H200, from the root of a checkout: the profile sm90.
-# PARTS (all of them): products, attention with the indexer, every kernel against the plain one; speed; models, the start, SCHEDULES (100) random schedules of
-# the embedded model and of small ones; accuracy, evaluations and prose against ref; digests of logits. A line for each; exits 1 if
-# any has failed. Nothing else may use the GPU.
+# sm90.sh SLUICE GPU_TEST OUT [SCHEDULES [PARTS]]: tests the profile sm90 on a machine with an H100 or H200, from the
+# root of a checkout. PARTS (all of them): products, attention with the indexer, every kernel against the plain one;
+# speed; models, the start, SCHEDULES (100) random schedules of the embedded model and of small ones; accuracy,
+# evaluations and prose against ref; digests of logits. It prints a line for each, and exits 1 if any has failed.
+# Nothing else may use the GPU.
 set -uo pipefail
 sluice=$1 gpu_test=$2 out=$3 schedules=${4:-100} parts=${5:-products attention speed models accuracy digests}
 model=models/sluice-tiny-v4 folder=$(mktemp -d) failed=0

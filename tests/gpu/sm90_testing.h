@@ -1,4 +1,4 @@
-// What the tests of the profile sm90 share.
+// Helpers for the tests of the profile sm90.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -83,8 +83,8 @@ class OnDevice {
   DeviceMemory memory_;
 };
 
-// Inputs that the kernel ahead of an op writes, long after the op's first kernel could start: zeros until then, so that
-// what is read too early differs.
+// Inputs that the kernel ahead of an op writes, long after the op's first kernel could start. They are zeros until
+// then, so that values that are read too early differ.
 class LateInputs {
  public:
   template <class T>
@@ -104,7 +104,7 @@ class LateInputs {
     for (const Array& array : arrays_) kernel.arrays[kernel.count++] = array;
     cuda_ops::launch(exec, Write::kTeams, kernel);
   }
-  // Ops run behind write(), kernel by kernel, then as a graph.
+  // Runs ops after write(), kernel by kernel, then as a graph.
   template <class Run, class Check>
   void try_all(const Exec& exec, const Run& run, const Check& check) const {
     for (int time = 0; time < 4; ++time) {  // a graph from the second batch on
@@ -178,7 +178,7 @@ class Sm90Test : public ::testing::Test {
   const Exec exec_{.kernels = &scalar_kernels(), .ops = &cuda_sm90_op_table(), .device = &gpu()};
 };
 
-// What ops take, in graphs of launches over inputs that are not in the second cache.
+// Measures ops, in graphs of launches over inputs that are not in the second cache.
 class Sm90SpeedTest : public Sm90Test {
  protected:
   template <class Run>
@@ -216,7 +216,7 @@ class Sm90SpeedTest : public Sm90Test {
     read_all<<<132 * 8, 512, 0, static_cast<cudaStream_t>(gpu().stream())>>>(
         reinterpret_cast<const uint4*>(other.data()), kBytes / 16, sum.data());
   }
-  // The clock that the multiprocessors have after what was just measured.
+  // Returns the clock of the multiprocessors after the last measurement.
   double megahertz() {
     static const OnDevice<unsigned long long> counts(2);
     count_cycles<<<1, 1, 0, static_cast<cudaStream_t>(gpu().stream())>>>(counts.data());

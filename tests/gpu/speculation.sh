@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# speculation.sh SLUICE OUT [SCHEDULES]: on a machine with a GPU, from the root of a checkout: answers of the embedded model on the CPU without
-# drafts, and on the GPU with drafts of each kind, token by token; the laws with drafts on the GPU; the faults of speculation that
-# `verify` has to find there. A line for each. Nothing else may use the GPU.
+# speculation.sh SLUICE OUT [SCHEDULES]: tests speculation on a machine with a GPU, from the root of a checkout. It
+# compares answers of the embedded model on the CPU without drafts, and on the GPU with drafts of each kind, token by
+# token. Then come the laws with drafts on the GPU, and the faults of speculation that `verify` has to find there. It
+# prints a line for each. Nothing else may use the GPU.
 set -uo pipefail
 sluice=$1 out=$2 schedules=${3:-60} model=models/sluice-tiny-v4
 folder=$(mktemp -d)

@@ -1,4 +1,5 @@
-// What moves take, beside the link's own speed; for the reports, but for an upload that is far from it.
+// The time of moves, compared with the link's own speed. It is for the reports; only an upload that is far from that
+// speed fails.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +36,7 @@ TEST(GpuSpeed, Moves) {
   };
   double link = 0, upload = 0;
   auto* stream = static_cast<cudaStream_t>(gpu().stream());
-  for (int turn = 0; turn < 2; ++turn) {  // the first one warms up
+  for (int turn = 0; turn < 2; ++turn) {  // the first turn warms up
     link = rate("link_to_device", kBytes,
                 seconds([&] { cudaMemcpyAsync(memory.data(), pinned, kBytes, cudaMemcpyHostToDevice, stream); }));
     rate("link_from_device", kBytes,
@@ -49,7 +50,7 @@ TEST(GpuSpeed, Moves) {
   EXPECT_GE(upload, 0.6 * link) << "an upload keeps the link busy";
 }
 
-// Twenty small uploads, as a step's tables are, and a wait.
+// Twenty small uploads, like a step's tables, and a wait.
 TEST(GpuSpeed, SmallMoves) {
   constexpr int kTurns = 1000;
   const DeviceMemory memory = gpu().map(1 << 20, "a test").value();

@@ -1,6 +1,6 @@
-// The products of the profile sm90 (kernels/cuda/strip_layout.h), where the GPU has it: every kernel, cut, number of
-// rows and place of a row gives the bits of a plain kernel that follows the header; errors; experts; and what they
-// take.
+// The products of the profile sm90 (kernels/cuda/strip_layout.h), if the GPU has it: every kernel, cut, number of rows
+// and place of a row gives the bits of a plain kernel that follows the header. Further tests are errors, experts, and
+// times.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ __global__ void plain_product(const std::uint16_t* w, const float* scales, Strip
 struct TestWeight {
   TestWeight(std::mt19937& random, const WeightForm& form, int out, int in)
       : values(random, form, out, in), view(values.view()), shape(view) {
-    if (form.format == WeightFormat::kMxfp4) {  // larger ones are infinite
+    if (form.format == WeightFormat::kMxfp4) {  // larger scales are infinite
       scales.assign(view.scales, view.scales + static_cast<std::ptrdiff_t>(view.out) * view.scale_columns);
       for (std::byte& scale : scales) scale = std::min(scale, std::byte{128});
       view.scales = scales.data();
@@ -172,7 +172,7 @@ TEST_F(GpuStrips, EveryKernelAndNumberOfRowsGivesTheBitsOfThePlainOne) {
   RecordProperty("products", products);
 }
 
-// Inputs as callers have them: floats or prepared, gathered, at any address; several jobs at once.
+// Inputs in the forms of callers: floats or prepared, gathered, at any address; several jobs at once.
 TEST_F(GpuStrips, TheOpIsCloseToF64OnTheSameRoundedInputs) {
   constexpr int kRows = 70;
   double worst = 0.0;
@@ -246,7 +246,7 @@ class TestExperts {
       std::vector<std::int32_t> all(static_cast<std::size_t>(experts));
       for (int e = 0; e < experts; ++e) all[static_cast<std::size_t>(e)] = e;
       std::ranges::shuffle(all, random);
-      if (r % 7 < 2) std::fill(all.begin(), all.begin() + slots, all[0]);  // more pairs of an expert than of rows
+      if (r % 7 < 2) std::fill(all.begin(), all.begin() + slots, all[0]);  // an expert has more pairs than rows
       ids.insert(ids.end(), all.begin(), all.begin() + slots);
       for (int s = 0; s < slots; ++s) of_slots.push_back(0.1F + static_cast<float>(random() % 100) * 0.01F);
     }
@@ -270,7 +270,7 @@ class TestExperts {
     cuda_sm90::experts(exec, args);
   }
 
-  // In f64, m rounded to bf16 as the op does.
+  // The exact result in f64, with m rounded to bf16 as the op does.
   std::vector<double> exact(int rows) const {
     const std::vector<float> x = x_->fetch(), of_slots = of_slots_->fetch();
     const std::vector<std::int32_t> ids = ids_->fetch();
@@ -339,7 +339,7 @@ TEST_F(GpuStrips, ARowOfExpertsHasTheSameBitsAloneAndAmongOthers) {
   }
 }
 
-// Packed bytes at random, so many copies of a weight that they fill `bytes` and more.
+// Random packed bytes of a weight, in `least` copies or more, which fill 400 MB.
 struct SpeedWeight {
   SpeedWeight(const WeightForm& form, int out, int in, int least)
       : view{.format = form.format,
@@ -443,7 +443,7 @@ TEST_F(GpuSpeedStrips, Experts) {
   std::printf("copy %.0f GB/s\n", copy * 1e-9);
   for (const int rows : {1, 2, 3, 4, 5, 8, 16, 32, 64, 128, 256, 512, 2048, 8192}) {
     if (rows > most_rows()) continue;
-    const int lists = rows >= 512 ? 1 : 8;  // of choices, so that few rows read other experts each time
+    const int lists = rows >= 512 ? 1 : 8;  // lists of choices, so that few rows read other experts each time
     std::vector<std::int32_t> ids;
     double bytes = 0.0;
     for (int l = 0; l < lists; ++l) {

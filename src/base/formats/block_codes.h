@@ -3,6 +3,7 @@
 //   value = scale * code + min
 // with each product and sum rounded to f32. docs/formats/gguf.md has the bytes. No value is a denormal. A type is a
 // struct of base/formats/block_types.h, which kernels of every device are made from. Thread safety: pure functions.
+// Used by base, cli, files, kernels and model.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +14,11 @@
 
 namespace sluice {
 
-// The parts of a type: what the kernels of every device know of it, so that a type of a new form needs none of its own.
-// `inputs` is 0 for types that do not have this form (MXFP4 has not: its codes are not evenly spaced).
+// The form of a type's parts. The kernels of every device know a type by its form alone, so a type of a new form needs
+// no kernels of its own. `inputs` is 0 for types without such a form (MXFP4: its codes are not evenly spaced).
 struct BlockCodes {
-  int inputs = 0;  // of a part: 32 or 16
-  int bits = 0;    // of a code: 4 (codes from `lowest` on) or 8
+  int inputs = 0;  // inputs of a part: 32 or 16
+  int bits = 0;    // bits of a code: 4 (codes from `lowest` on) or 8
   int lowest = 0;  // the lowest code, at most 0
   bool min = false;
   bool f16 = false;  // scale and min are f16 numbers
@@ -39,7 +40,7 @@ struct CodedPart {
   std::int8_t codes[32] = {};
 };
 
-// Part `part` of the row, or of the whole blocks, stored at `data` (any alignment).
+// Reads part `part` of the row, or of the whole blocks, stored at `data` (any alignment).
 void read_part(DType dtype, const std::byte* data, std::size_t part, CodedPart& out);
 
 // The part's values.

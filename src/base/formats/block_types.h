@@ -1,6 +1,7 @@
 // The block types of GGUF files (base/formats/block_codes.h), a struct each: its dtype, its form, and
 //   read(block, part, out)   a part of the block at `block`; out.min is 0 before
-// and BlockTypes, all of them: what is looked up by type and the kernels over codes follow from that list.
+// and BlockTypes, the list of all of them, from which lookups by type and the kernels over codes follow.
+// Used by block_codes.cc, kernels/cpu/linear/linear_codes.h and kernels/cuda/shared/embedding.cu.
 #pragma once
 
 #include <cstddef>
@@ -88,15 +89,15 @@ struct Q5_1 {
   }
 };
 
-// Of 256 codes of 2 bits, those of part `part`, 16 of them: each half of 128 has 32 bytes, whose pairs of bits, from
-// the low ones on, are the half's quarters.
+// Reads the 16 codes of part `part` from 256 codes of 2 bits. Each half of 128 codes has 32 bytes, whose pairs of bits,
+// from the low ones on, are the half's quarters.
 SLUICE_HD inline void read_pairs(const Byte* pairs, std::size_t part, CodedPart& out) {
   const Byte* from = pairs + part / 8 * 32 + part % 2 * 16;
   for (int i = 0; i < 16; ++i) out.codes[i] = static_cast<std::int8_t>(from[i] >> (part / 2 % 4 * 2) & 3);
 }
 
 // For each part a scale in the low and a minimum in the high half of a byte, pairs of bits, d, dmin. The minimum is
-// taken off.
+// subtracted.
 struct Q2_K {
   static constexpr DType kType = DType::kQ2_K;
   static constexpr BlockCodes kForm{.inputs = 16, .bits = 4, .lowest = 0, .min = true, .f16 = false};
@@ -107,8 +108,9 @@ struct Q2_K {
   }
 };
 
-// Third bits as the fifth ones of Q5_K, where 0 takes 4 off; pairs of bits; 12 bytes of scales, 6 bits each less 32: 8
-// bytes of low nibbles, of parts 0 to 7 in the low ones, then 4 of pairs, of parts 0 to 3 in the lowest; d.
+// Third bits as the fifth ones of Q5_K, where 0 subtracts 4; pairs of bits; 12 bytes of scales, 6 bits each less 32; d.
+// The scales are 8 bytes of low nibbles, the low ones for parts 0 to 7, then 4 bytes of high pairs of bits, the lowest
+// pairs for parts 0 to 3.
 struct Q3_K {
   static constexpr DType kType = DType::kQ3_K;
   static constexpr BlockCodes kForm{.inputs = 16, .bits = 4, .lowest = -4, .min = false, .f16 = false};
@@ -124,7 +126,7 @@ struct Q3_K {
   }
 };
 
-// The 6-bit scale and minimum of the eight 32-element parts of a Q4_K or Q5_K block, in 12 bytes: the low bits of parts
+// The 6-bit scales and minima of the eight 32-element parts of a Q4_K or Q5_K block, in 12 bytes. The low bits of parts
 // 4 to 7 are in the last four bytes, their high bits above the scales and minima of parts 0 to 3.
 struct ScaleMin {
   float scale, min;
@@ -137,7 +139,7 @@ SLUICE_HD inline ScaleMin scale_min(const Byte* packed, std::size_t part) {
 }
 
 // d, dmin, 12 bytes of scales and minima, for Q5_K 32 bytes of fifth bits (bit p of byte i: element i of part p), and
-// nibbles, 32 bytes for two parts. The minimum is taken off.
+// nibbles, 32 bytes for two parts. The minimum is subtracted.
 template <bool kFifthBit>
 SLUICE_HD inline void read_q4_or_5_k(const Byte* block, std::size_t part, CodedPart& out) {
   const ScaleMin packed = scale_min(block + 4, part);
@@ -168,8 +170,8 @@ struct Q5_K {
 };
 
 // For each half of 128 elements 64 bytes of low nibbles, then for each half 32 bytes of bit pairs, 16 signed scales of
-// 16 elements each, d. A half's four quarters of 32: its nibble bytes' low, low, high, high; its pairs from low to
-// high.
+// 16 elements each, d. A half's four quarters of 32 elements are in its nibble bytes' low, low, high and high halves,
+// and in its pairs from low to high.
 struct Q6_K {
   static constexpr DType kType = DType::kQ6_K;
   static constexpr BlockCodes kForm{.inputs = 16, .bits = 8, .lowest = -32, .min = false, .f16 = false};
@@ -202,7 +204,7 @@ struct IQ4_NL {
   }
 };
 
-// d, 8 pairs of high bits of the parts' scales, 8 nibbles of low ones, less 32, and nibbles as of IQ4_NL.
+// d, 8 pairs of high bits of the parts' scales, 8 nibbles of low ones, less 32, and nibbles as in IQ4_NL.
 struct IQ4_XS {
   static constexpr DType kType = DType::kIQ4_XS;
   static constexpr BlockCodes kForm = IQ4_NL::kForm;
@@ -217,7 +219,7 @@ struct IQ4_XS {
 
 template <class... Types>
 struct BlockTypeList {
-  // Calls run.template operator()<Type>() for the type of `dtype`, if it is one; whether it is.
+  // Calls run.template operator()<Type>() for the type of `dtype`, if it is in the list; returns whether it is.
   template <class Run>
   [[gnu::always_inline]] SLUICE_HD static bool with(DType dtype, const Run& run) {
     return ((dtype == Types::kType && (run.template operator()<Types>(), true)) || ...);
@@ -227,7 +229,7 @@ using BlockTypes = BlockTypeList<block_types::Q8_0, block_types::Q4_0, block_typ
                                  block_types::Q5_1, block_types::Q2_K, block_types::Q3_K, block_types::Q4_K,
                                  block_types::Q5_K, block_types::Q6_K, block_types::IQ4_NL, block_types::IQ4_XS>;
 
-// Part `part` of the block at `block`, of a type of integer codes.
+// Reads part `part` of the block at `block`, of a type of integer codes.
 SLUICE_HD inline void read_part_of_block(DType dtype, const std::byte* block, std::size_t part, CodedPart& out) {
   out.min = 0;
   BlockTypes::with(dtype,

@@ -1,8 +1,9 @@
-// DType: how the elements of a stored tensor are encoded, with the names that safetensors and GGUF files use.
+// DType: the encoding of a stored tensor's elements, with the names that safetensors and GGUF files use.
 //
 // Elements come in blocks of whole bytes: one element for most, two for F4 (the first in the low half), 32 or 256 for
 // the block types of GGUF, which keep their scales with them.
 // Thread safety: pure functions.
+// Used by base, cli, files, kernels and model.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +63,7 @@ inline bool is_block_dtype(DType dtype) {
 int dtype_bits(DType dtype);
 // "BF16", "F8_E4M3", "Q4_K", ...: the spelling in files, also used in messages.
 std::string_view dtype_name(DType dtype);
-// Of safetensors files.
+// The type with this name in safetensors files.
 std::optional<DType> dtype_from_name(std::string_view name);
 // The alignment in bytes that reading elements directly needs: 1, 2, 4 or 8.
 int dtype_alignment(DType dtype);

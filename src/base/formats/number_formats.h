@@ -11,6 +11,7 @@
 //
 // Source: OCP MX v1.0 for e2m1 and e8m0; what checkpoints use of them is in docs/models/deepseek_v4.md §11.
 // Thread safety: pure functions.
+// Used by base, files, kernels and model.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,5 @@
-// Where the program keeps what it can make or download again: $XDG_CACHE_HOME/sluice, or ~/.cache/sluice.
+// The folder for files that the program can make or download again: $XDG_CACHE_HOME/sluice, or ~/.cache/sluice.
+// Used by cli/known_model.cc and model/packing/weight_packer.cc.
 #pragma once
 
 #include <filesystem>

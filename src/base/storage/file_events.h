@@ -1,8 +1,9 @@
-// FileEvents: what the system says has happened to open files (inotify).
+// FileEvents: reports events on open files (inotify).
 //
-// It tells writing from what changes a file's times only (a new mode, a new link, another name). It knows nothing of
-// other machines that write to a network's files, nor of programs that write through a mapping; and where the system
-// has no more room for watchers, nothing at all. Thread safety: one thread at a time.
+// It tells writing from changes of a file's times only (a new mode, a new link, another name). It does not see other
+// machines that write to a network's files, nor programs that write through a mapping. If the system has no more room
+// for watchers, it sees nothing at all. Thread safety: one thread at a time.
+// Used by files/served_files.h.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ class FileEvents {
     std::size_t number = 0;
     bool written = false;  // else only its attributes or its name have changed
   };
-  // Those since the last call, each file and kind once. `all`: events were dropped, so that anything may have happened.
+  // The events since the last call, each file and kind once. `all`: events were dropped, so that anything may have
+  // happened.
   struct Batch {
     std::vector<Event> events;
     bool all = false;

@@ -3,6 +3,7 @@
 // all.
 //
 // Zeroed; takes no memory from the machine before it is touched. Aligned to huge pages. Owned, movable.
+// Used by bench, engine/step, files, kernels/device and model/packing.
 #pragma once
 
 #include <cstddef>

@@ -42,7 +42,7 @@ Status open_failure(const std::string& path, int error) {
   return invalid_argument(fmt::format("{}: cannot be opened: {}", path, std::strerror(error)));
 }
 
-// Of a regular file; O_NONBLOCK at opening keeps a named pipe from blocking before it is refused here.
+// The identity of a regular file. O_NONBLOCK at opening keeps a named pipe from blocking before it is refused here.
 Result<FileIdentity> identify(int fd, const std::string& path) {
   struct stat info{};
   if (::fstat(fd, &info) != 0) return open_failure(path, errno);

@@ -1,10 +1,11 @@
 // MappedFile: a whole file mapped read-only into memory.
 //
-// Shares the mapping with those whom it is handed to; spans into it live as long as one of them does (moving it keeps
-// them valid). The pages are those of the kernel's file cache, so that a mapped model costs memory only once, and
-// another program that writes into the file changes the bytes here: replace model files by renaming, never in place.
-// Where it cuts the file, reading on raises SIGBUS, which base/storage/mapping_guard.h answers by zeros.
+// share() hands the mapping to other owners; spans into it live as long as one owner does (moving an owner keeps them
+// valid). The pages are those of the kernel's file cache, so a mapped model costs memory only once. A program that
+// writes into the file changes the bytes here: replace model files by renaming, never in place. If it cuts the file,
+// reading past the end raises SIGBUS, and base/storage/mapping_guard.h then supplies zeros.
 // Thread safety: a const object may be read from any thread.
+// Used by 7 folders, among them cli, config, engine, files and model.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@
 
 namespace sluice {
 
-// What identifies a file and its version. Times in nanoseconds; programs cannot set `changed` (ctime) back.
+// The identity of a file and its version. Times are in nanoseconds; programs cannot set `changed` (ctime) back.
 struct FileIdentity {
   std::uint64_t inode = 0, bytes = 0;
   std::int64_t modified = 0, changed = 0;
@@ -28,14 +29,14 @@ struct FileIdentity {
 };
 Result<FileIdentity> identify_file(const std::string& path);
 
-// Whether there is a file or folder of this name. An error, which says why, where the system does not tell: above all
+// Returns whether there is a file or folder of this name. If the system does not tell, the error says why: above all
 // "Permission denied".
 Result<bool> path_exists(const std::string& path);
 
-// The mapping, and the file itself, which stays open so that what becomes of it can be told.
+// The mapping, and the file itself, which stays open so that its later state can be read.
 class FileMapping {
  public:
-  // Takes the descriptor over. `data`: what mmap() returned for identity.bytes; null where there are none.
+  // Takes ownership of the descriptor. `data` is the result of mmap() for identity.bytes; null if there are none.
   FileMapping(std::string path, int fd, const FileIdentity& identity, const std::byte* data);
   ~FileMapping();
   FileMapping(const FileMapping&) = delete;
@@ -46,10 +47,11 @@ class FileMapping {
   const FileIdentity& identity() const { return identity_; }  // as it was when the file was opened
   int descriptor() const { return fd_; }
   Result<FileIdentity> identity_now() const;
-  // Bytes of it could not be read: since then all of them are zeros.
+  // True if bytes of it could not be read: since then all of them are zeros.
   bool lost() const { return range_.has_value() && range_->lost(); }
 
-  // The checksum of all bytes, which reads them the first time only; nothing: it has never been asked for.
+  // The checksum of all bytes, which are read the first time only. known_content() is nothing if it has never been
+  // computed.
   std::uint64_t content() const;
   std::optional<std::uint64_t> known_content() const;
 
@@ -70,7 +72,7 @@ class MappedFile {
   // An empty file is fine and gives an empty span.
   static Result<MappedFile> open(const std::string& path);
 
-  MappedFile() = default;  // of no file: it has no bytes
+  MappedFile() = default;  // no file, no bytes
   MappedFile(MappedFile&&) = default;
   MappedFile& operator=(MappedFile&&) = default;
   MappedFile(const MappedFile&) = delete;
@@ -81,7 +83,7 @@ class MappedFile {
   std::span<const std::byte> bytes() const {
     return mapping_ != nullptr ? mapping_->bytes() : std::span<const std::byte>();
   }
-  // As it was when the file was opened.
+  // The identity that the file had when it was opened.
   const FileIdentity& identity() const { return mapping_->identity(); }
   const std::shared_ptr<const FileMapping>& share() const { return mapping_; }
 

@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// What the handler reads. Places are never freed, and the range of one is empty while it is written.
+// The data that the handler reads. Places are never freed, and the range of one is empty while it is written.
 struct GuardedRange::Place {
   std::atomic<std::uintptr_t> begin{0}, end{0};  // end 0: free
   std::atomic<bool> lost{false};
@@ -32,7 +32,7 @@ struct Block {
 };
 
 constinit Block first_block;
-Mutex places_mutex;  // of those who write places
+Mutex places_mutex;  // held by writers of places
 struct sigaction action_before;
 
 // Calls visit(place) until it returns true.
@@ -47,7 +47,7 @@ Place* find_place(const Visit& visit) {
 }
 
 std::vector<std::string>& lost_before() {
-  static std::vector<std::string> names;  // of ranges that are gone; places_mutex guards it
+  static std::vector<std::string> names;  // names of ranges that are gone; places_mutex guards it
   return names;
 }
 
@@ -65,10 +65,11 @@ bool replace_by_zeros(Place& place) {
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
-// As if there were no handler of ours. The signal is blocked in here, so that a raised one comes when this returns.
+// Does what would happen without our handler. The signal is blocked in here, so that a raised one comes when this
+// returns.
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((action_before.sa_flags & SA_SIGINFO) != 0) return action_before.sa_sigaction(signal, info, context);
-  if (action_before.sa_handler == SIG_IGN && info->si_code <= 0) return;  // somebody has sent it
+  if (action_before.sa_handler == SIG_IGN && info->si_code <= 0) return;  // another process has sent it
   if (action_before.sa_handler != SIG_DFL && action_before.sa_handler != SIG_IGN) {
     return action_before.sa_handler(signal);
   }

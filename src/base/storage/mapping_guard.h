@@ -1,10 +1,11 @@
 // GuardedRange: mapped files that lose their bytes while they are read.
 //
-// Reading a page of a mapped file raises SIGBUS where another program has cut the file, or the disk cannot deliver the
-// page; by default that ends the process. guard_mappings() installs a handler for the whole process. Where the address
-// lies in a GuardedRange, it marks the range as lost and puts zeros in the place of all of it, and the reader goes on:
-// whoever uses what was read asks lost() before. Any other SIGBUS does what it did before the handler came.
+// Reading a page of a mapped file raises SIGBUS if another program has cut the file, or the disk cannot deliver the
+// page; by default that ends the process. guard_mappings() installs a handler for the whole process. If the address
+// lies in a GuardedRange, it marks the range as lost, puts zeros in the place of all of it, and the reader goes on.
+// Users of the bytes must ask lost() first. Any other SIGBUS does what it did before the handler came.
 // Thread safety: everything here may be called from any thread.
+// Used by cli/main.cc, engine/load.cc, engine/reload.cc and mapped_file.h.
 #pragma once
 
 #include <cstddef>

@@ -36,7 +36,7 @@ TEST(MappingGuard, ACutFileReadsAsZerosAndIsLost) {
   const MappedFile cut = open_pages(folder, "cut"), whole = open_pages(folder, "whole");
   std::filesystem::resize_file(cut.path(), 5 * 4096);
   EXPECT_FALSE(cut.share()->lost());
-  EXPECT_EQ(cut.bytes()[3 * 4096], std::byte{'x'});  // what is left of it
+  EXPECT_EQ(cut.bytes()[3 * 4096], std::byte{'x'});  // the rest of the file
   EXPECT_EQ(cut.bytes()[kPages - 1], std::byte{0});
   EXPECT_TRUE(cut.share()->lost());
   EXPECT_EQ(read_all(cut), std::string(kPages, '\0')) << "all of it, so that it does not fault page by page";

@@ -77,7 +77,7 @@ std::vector<std::vector<int>> cpus_of_nodes(const std::string& devices) {
 
 CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices, std::span<const CpuPair> sharing) {
   struct Place {
-    int of_core = 0, of_node = 0, node = 0, cpu = 0;  // how many of its core, and of its node, come before
+    int of_core = 0, of_node = 0, node = 0, cpu = 0;  // number of earlier ones of its core, and of its node
     auto operator<=>(const Place&) const = default;
   };
   std::map<int, int> nodes;  // by processor; 0 where that is not known
@@ -133,7 +133,7 @@ void interleave_memory(void* data, std::size_t bytes, const std::vector<int>& no
   constexpr int kWordBits = 64, kInterleave = 3;  // MPOL_INTERLEAVE of linux/mempolicy.h
   std::vector<unsigned long> mask(static_cast<std::size_t>(nodes.back() / kWordBits + 1));
   for (const int node : nodes) mask[static_cast<std::size_t>(node / kWordBits)] |= 1UL << (node % kWordBits);
-  // The kernel reads one bit less than it is told of. A refusal leaves the pages where they are touched first.
+  // The kernel reads one bit less than the size it is given. If it refuses, pages lie where they are touched first.
   ::syscall(SYS_mbind, data, bytes, kInterleave, mask.data(), mask.size() * kWordBits + 1, 0);
 }
 

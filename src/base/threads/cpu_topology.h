@@ -1,10 +1,11 @@
-// Which processors this process may run on, which of them share a core, and which NUMA nodes have memory; and what that
-// is used for: threads pinned to a core each, memory spread over the nodes.
+// Finds the processors that this process may run on, the ones that share a core, and the NUMA nodes with memory. Pins
+// threads to a core each, and spreads memory over the nodes.
 //
-// Read from /sys/devices/system, or from a folder like it. Where it cannot be read, every
-// processor counts as a core, and all memory as one node; what it does not say of cores may be measured
-// (base/threads/shared_cores.h). Thread safety: functions of their arguments and the system's
+// It reads /sys/devices/system, or a folder like it. If that cannot be read, every processor counts as a core, and all
+// memory as one node. Shared cores that it does not list may be measured (base/threads/shared_cores.h). Thread safety:
+// functions of their arguments and the system's
 // state.
+// Used by base, cli, engine and kernels.
 #pragma once
 
 #include <cstddef>
@@ -24,22 +25,23 @@ std::vector<int> parse_cpu_list(std::string_view text);
 // The processors of the calling thread's affinity mask, which taskset and cpusets of containers set.
 std::vector<int> usable_cpus();
 
-// All processors of each NUMA node of the machine, ascending; one node, of all that are online, where nothing is known
-// of nodes, and none where nothing is known at all.
+// All processors of each NUMA node of the machine, ascending. If nodes are unknown, there is one node with all
+// processors that are online; if those are unknown too, there is none.
 std::vector<std::vector<int>> cpus_of_nodes(const std::string& devices = kSystemDevices);
 
-// How it is known which processors share a core. A system that names none that do has not said that none do.
+// The source of the knowledge which processors share a core. If the system names none that do, some may share cores all
+// the same.
 enum class CoresKnownBy { kNobody, kSystem, kMeasurement, kUnclear };  // the last two: base/threads/shared_cores.h
 
-// `cpus` in the order in which threads should take them: one of each core before the second of any, and of these one of
-// each node in turn.
+// `cpus` in the order in which threads should use them: one of each core before the second of any, and among these one
+// of each node in turn.
 struct CpuOrder {
   std::vector<int> cpus;
   int cores = 0, nodes = 0;
   CoresKnownBy known_by = CoresKnownBy::kNobody;
 };
 using CpuPair = std::pair<int, int>;
-// `sharing`: pairs that share a core, where the system says nothing of them.
+// `sharing`: pairs that share a core, if the system names none.
 CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices = kSystemDevices,
                     std::span<const CpuPair> sharing = {});
 

@@ -67,9 +67,10 @@ TEST(CpuTopology, ThreadsTakeTheNodesInTurn) {
   EXPECT_THAT(pinned_cpus(6, order), ElementsAre(0, 3, 1, 4, 2, 5));
   EXPECT_THAT(pinned_cpus(4, order), ElementsAre(0, 3, 1, 4));  // as many on each
   EXPECT_THAT(pinned_cpus(8, order), IsEmpty());
-  // A core's second thread behind its first, as other machines number them; of the second node single threads only.
+  // A core's second thread comes after its first, as other machines number them; the second node has single threads
+  // only.
   EXPECT_THAT(order_cpus({0, 6, 1, 7, 3, 4}, system.path()).cpus, ElementsAre(0, 3, 1, 4, 6, 7));
-  // Of one node alone.
+  // Processors of one node alone.
   const CpuOrder part = order_cpus({3, 4, 5, 9}, system.path());
   EXPECT_EQ(part.nodes, 1);
   EXPECT_THAT(part.cpus, ElementsAre(3, 4, 5, 9));
@@ -93,7 +94,7 @@ TEST(CpuTopology, KnowsTheProcessorsOfNodes) {
   EXPECT_THAT(cpus_of_nodes(system.path()), ElementsAre(ElementsAre(0, 1, 2)));
   system.online_nodes("0,2-3");
   system.node(0, "0-1");
-  system.node(2, "");  // of memory alone
+  system.node(2, "");  // a node with memory alone
   system.node(3, "2");
   EXPECT_THAT(cpus_of_nodes(system.path()), ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
 }

@@ -1,4 +1,6 @@
-// What this process may use of the machine: cores by affinity, memory by the container's limit where there is one.
+// The part of the machine that this process may use: cores by affinity, memory by the container's limit if there is
+// one.
+// Used by base, bench, cli, engine and kernels.
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,7 @@
 //
 // SLUICE_REQUIRES marks a function that is called under the mutex. Other compilers read none of this.
 // Source: https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
+// Used by 9 folders, among them base, cli, engine, files and grammar.
 #pragma once
 
 #include <condition_variable>

@@ -1,9 +1,9 @@
-// PoolMeter: where the time of the thread that calls ThreadPool::run() goes, by stage of a step: in all, waiting for
-// the other threads at the end of forks, and in calls of one piece, which it computes alone.
+// PoolMeter: measures the time of the thread that calls ThreadPool::run(), by stage of a step: in all, waiting for the
+// other threads at the end of forks, and in calls of one piece, which it computes alone.
 //
-// The stages of what is measured are one after the other: the time between two changes of stage belongs to the first,
-// so that the stages sum to the whole. A pool without a meter (ThreadPool::watch()) reads no clock. Thread safety: the
-// caller of run() alone.
+// Stages follow one another: the time between two changes of stage belongs to the first, so that the stages sum to the
+// whole. A pool without a meter (ThreadPool::watch()) reads no clock. Thread safety: the caller of run() alone.
+// Used by base/threads, bench and kernels/ops.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ inline constexpr std::array<const char*, kStages> kStageNames = {"rest", "dense"
 
 struct StageTime {
   double seconds = 0, waiting = 0, alone = 0;
-  int forks = 0, calls = 0;  // of several pieces; of one
+  int forks = 0, calls = 0;  // runs of several pieces; of one piece
 
   StageTime& operator+=(const StageTime& other);
 };
@@ -36,7 +36,7 @@ class PoolMeter {
   StepStage stage() const { return stage_; }
   void add_fork(Clock::time_point wait_begin, Clock::time_point end);
   void add_call(Clock::time_point begin, Clock::time_point end);
-  // What was measured since begin().
+  // The times measured since begin().
   StageTimes take();
 
  private:

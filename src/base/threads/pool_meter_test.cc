@@ -22,7 +22,7 @@ TEST(PoolMeter, TellsForksFromCallsByStage) {
     ThreadPool pool(threads);
     PoolMeter meter;
     const auto nothing = [](int, int) {};
-    pool.run(5, nothing);  // nobody looks
+    pool.run(5, nothing);  // without a meter
     pool.watch(&meter);
     const auto before = PoolMeter::Clock::now();
     meter.begin();

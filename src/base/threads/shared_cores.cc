@@ -17,9 +17,9 @@ namespace sluice {
 namespace {
 
 constexpr int kRounds = 5, kFewestRounds = 3;
-constexpr std::size_t kMostPairs = 8, kMostControls = 4;  // of a pattern; of neither
-constexpr double kMostSeconds = 0.15;                     // in all, after which the rounds that are whole count
-constexpr double kShares = 1.5, kApart = 1.3;             // the least and the most ratio of a round that says so
+constexpr std::size_t kMostPairs = 8, kMostControls = 4;  // most pairs of a pattern; of neither
+constexpr double kMostSeconds = 0.15;                     // time in all; then only complete rounds count
+constexpr double kShares = 1.5, kApart = 1.3;             // least ratio of a sharing round, most of one apart
 
 enum class Verdict { kShares, kApart, kUnclear };
 
@@ -29,7 +29,7 @@ struct Trial {
 };
 using Trials = std::vector<Trial>;
 
-// So many of them at most, evenly spread.
+// At most `most` of the pairs, evenly spread.
 Trials spread(const std::vector<CpuPair>& pairs, std::size_t most) {
   Trials trials;
   const std::size_t count = std::min(pairs.size(), most);
@@ -37,7 +37,7 @@ Trials spread(const std::vector<CpuPair>& pairs, std::size_t most) {
   return trials;
 }
 
-// Of processors p of a node those with p and `other` of p, where both may be used.
+// Adds the pairs of p and other(p), for the processors p of a node, if both may be used.
 template <class Other>
 void add_pairs(const std::vector<int>& node, const std::set<int>& usable, const Other& other,
                std::vector<CpuPair>* pairs) {
@@ -65,7 +65,7 @@ std::vector<CpuPair> halves(const std::vector<std::vector<int>>& nodes, const st
   return pairs;
 }
 
-// For every processor the first behind it, in a circle, that no pattern pairs it with.
+// Pairs every processor with the next one, in a circle, that no pattern pairs it with.
 std::vector<CpuPair> strangers(const std::vector<int>& cpus, const std::set<CpuPair>& paired) {
   std::vector<CpuPair> pairs;
   for (std::size_t i = 0; i < cpus.size(); ++i) {
@@ -137,7 +137,7 @@ Verdict verdict_of(const Trial& trial) {
   return apart ? Verdict::kApart : Verdict::kUnclear;
 }
 
-// Of no pairs: unclear.
+// The verdict of a pattern's pairs; of no pairs: unclear.
 Verdict verdict_of(const Trials& trials) {
   std::size_t share = 0, apart = 0;
   for (const Trial& trial : trials) {

@@ -160,7 +160,7 @@ TEST(SharedCores, HasNoAnswerWhereItCannotKnow) {
   FakeMachine mixed;  // half of the pairs only
   mixed.share = [](int a, int b) { return a < 8 && kNeighbours(a, b); };
   EXPECT_EQ(measured(mixed, 16), std::nullopt);
-  FakeMachine slow;  // so much other work that there is no time for rounds
+  FakeMachine slow;  // too much other work leaves no time for rounds
   slow.slowness = [](int) { return 100.0; };
   EXPECT_EQ(measured(slow, 16), std::nullopt);
   EXPECT_LT(slow.clock, 0.2);

@@ -17,7 +17,7 @@ namespace sluice {
 
 constexpr unsigned kFlush = 0x8040U;  // FTZ | DAZ
 
-// Setting the register takes some twenty cycles, so that it is left alone where it says so already.
+// Setting the register takes some twenty cycles, so it is left alone if it has the bits already.
 FlushDenormals::FlushDenormals() : saved_(_mm_getcsr()) {
   if ((saved_ & kFlush) != kFlush) _mm_setcsr(saved_ | kFlush);
 }
@@ -34,9 +34,9 @@ KeepDenormals::~KeepDenormals() {
 
 namespace {
 
-// A job's number, its tile count and the next tile to take, in one word: taking a tile tells which job it belongs to,
-// so a worker that wakes late takes a tile of the job that is there now, or sees that there is none. Nobody waits for a
-// worker that holds no tile, which is what keeps more threads than cores cheap.
+// A job's number, its tile count and the next tile to take, in one word: taking a tile tells which job it belongs to.
+// So a worker that wakes late takes a tile of the present job, or sees that there is none. No thread waits for a worker
+// that holds no tile, which keeps more threads than cores cheap.
 struct Ticket {
   static constexpr int kBits = 20;
   static constexpr std::uint64_t kMask = (1U << kBits) - 1;

@@ -6,6 +6,7 @@
 // denormals (see FlushDenormals), so that results do not depend on which thread ran a tile.
 //
 // Thread safety: run() may be called by one thread at a time; not reentrant.
+// Used by bench, engine, files, kernels and model.
 #pragma once
 
 #include <functional>
@@ -43,7 +44,7 @@ class KeepDenormals {
 
 class ThreadPool {
  public:
-  // `threads` >= 1, the caller included: ThreadPool(1) starts none.
+  // `threads` >= 1 includes the caller: ThreadPool(1) starts none.
   explicit ThreadPool(int threads);
   ~ThreadPool();
 
@@ -55,7 +56,7 @@ class ThreadPool {
   // done. `thread` in [0, threads()) names the scratch memory that the call may use. tile must not throw.
   void run(int tiles, const std::function<void(int tile, int thread)>& tile);
 
-  // From now on `meter` is told of every run(); null: none. It must outlive that.
+  // From now on `meter` is notified of every run(); null: none. It must outlive the pool's runs.
   void watch(PoolMeter* meter) { meter_ = meter; }
   PoolMeter* meter() const { return meter_; }
 

@@ -1,4 +1,5 @@
-// The names of blocks, and the chain of them that a sequence has.
+// The names of blocks, and a sequence's chain of them.
+// Used by cache/prefix_cache.h, engine/step/sequence_table.h and page_pool.h.
 #pragma once
 
 #include <array>
@@ -15,8 +16,8 @@ namespace sluice {
 
 // BlockHash: the name of the state after a block of 128 tokens. A chain: SHA-256 of the parent's hash and the block's
 // token ids, so equal hashes mean equal tokens from the start of the sequence. The chain begins at a root made of the
-// numerics profile and the request's cache_salt, so caches of two profiles or two tenants never mix, and nobody
-// can construct a prompt whose blocks are mistaken for another's.
+// numerics profile and the request's cache_salt, so caches of two profiles or two tenants never mix, and no client can
+// construct a prompt whose blocks are mistaken for another's.
 //
 // Cost: about 0.4 us a block with the CPU's SHA instructions. Thread safety: hash functions may run on any thread.
 
@@ -47,7 +48,7 @@ class BlockChain {
  public:
   explicit BlockChain(const BlockHash& root) : root_(root) {}
 
-  // `tokens`: all of the sequence so far; those seen before must not have changed.
+  // `tokens` are all of the sequence so far; the earlier ones must not have changed.
   void extend(std::span<const TokenId> tokens);
 
   const BlockHash& root() const { return root_; }

@@ -1,5 +1,6 @@
 // FreeSet: a set of integers in [0, size) that finds its lowest member. Three levels of 64-bit words, so that 16.7
 // million pages need three word reads; no allocation after construction.
+// Used by cache/memory_plan.cc and page_pool.h.
 #pragma once
 
 #include <cstdint>

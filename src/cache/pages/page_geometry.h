@@ -1,11 +1,11 @@
-// PageGeometry: how many pages of each pool a sequence needs, as a function of positions alone. The scheduler plans
-// with the same functions that the cache allocates by.
+// PageGeometry: the number of pages of each pool that a sequence needs, as a function of positions alone. The scheduler
+// plans with the functions by which the cache allocates.
 //
-// At position p, in block n = p / 128, a sequence holds the window pages of blocks n - R and later: those that the rows
-// from p on can see, and those needed to resume at its last block boundary, 128 n; R = window_pages_to_resume() covers
-// both. So a sequence can always go back to its last boundary. While rows
-// [p, p + rows) are computed it also holds those of every block up to the last row. Latent pages: one for every block
-// up to the last row.
+// At position p, in block n = p / 128, a sequence holds the window pages of blocks n - R and later. The rows from p on
+// see some of these, and resuming at its last block boundary, 128 n, needs some: R = window_pages_to_resume() covers
+// both. So a sequence can always go back to its last boundary. While rows [p, p + rows) are computed it also holds the
+// window pages of every block up to the last row. It holds one latent page for every block up to the last row.
+// Used by 6 folders, among them cache, cli, engine, sched and sim.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ inline int blocks_for(std::int64_t tokens) {
 
 struct PageGeometry {
   int resume_pages = 0;     // R: window pages that resuming at a block boundary needs
-  bool has_latents = true;  // whether the layout puts anything in the latent pool
+  bool has_latents = true;  // the layout has planes in the latent pool
   bool has_windows = true;  // ... in the window pool
 
   static PageGeometry of(const CacheLayout& layout) {
@@ -33,15 +33,15 @@ struct PageGeometry {
 
   std::int32_t first_window_block(Position next) const { return std::max(0, next / kBlockTokens - resume_pages); }
   int latent_pages(Position end) const { return has_latents ? blocks_for(end) : 0; }
-  // While rows [first, first + rows) are computed; rows >= 1.
+  // Window pages while rows [first, first + rows) are computed; rows >= 1.
   int window_pages(Position first, int rows) const {
     return has_windows ? (first + rows - 1) / kBlockTokens - first_window_block(first) + 1 : 0;
   }
-  // The most that one row at a time, or the time between steps, ever needs.
+  // The most window pages that one row at a time, or the time between steps, ever needs.
   int steady_window_pages() const { return has_windows ? resume_pages + 1 : 0; }
-  // The most that a span of `rows` needs beyond that.
+  // The most window pages that a span of `rows` rows needs beyond those.
   int extra_window_pages(int rows) const { return has_windows ? blocks_for(rows - 1) : 0; }
-  // How many rows from `first` fit in `pages` window pages; 0 when not one does.
+  // The number of rows from `first` that fit in `pages` window pages; 0 if not even one does.
   int rows_within(Position first, int pages) const;
 };
 

@@ -1,14 +1,15 @@
-// PagePool: the pages of one pool: how many owners and what content each has.
+// PagePool: the pages of one pool, with the number of owners and the content of each.
 //
 // A page is in one of three states:
 //   vacant  no owner, no content; the lowest number is given out first, which keeps touched memory compact and runs
 //           repeatable
 //   cached  no owner, content that was inserted and kept: found by its hash, and given to others when no page is
 //           vacant, the one released longest ago first
-//   used    one owner or more (a sequence each); a page with several is shared and nobody writes to it
+//   used    one owner or more (a sequence each); a page with several is shared and never written
 // An inserted page is found by its hash whether it is used or cached. A hash names at most one page.
 // No allocation after construction; memory per page, used, cached or vacant: at most kBytesPerPage. Thread safety: one
 // thread at a time.
+// Used by cache/cache_pools.h.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,7 @@ class PagePool {
   int total() const { return static_cast<int>(pages_.size()); }
   int vacant() const { return vacant_.count(); }
   int cached() const { return cached_; }
-  int free() const { return vacant() + cached(); }  // that allocate() can give
+  int free() const { return vacant() + cached(); }  // pages that allocate() can give
   int used() const { return total() - free(); }
 
   // A page with one owner and no content; -1 when all are used.
@@ -41,16 +42,16 @@ class PagePool {
   // Adds an owner. The page is used, or (claim only) cached: content found by its hash.
   void share(int page);
   void claim(int page);
-  // Removes an owner. Without any left the page is cached if its content is inserted and kept, else vacant.
+  // Removes an owner. If none is left, the page is cached if its content is inserted and kept, else vacant.
   void release(int page);
   std::int32_t owners(int page) const { return at(page).owners; }
 
-  // Names the page's content, which is final. False, and without effect, if another page has the name already.
+  // Names the page's content, which is final. Returns false and changes nothing if another page has the name already.
   bool insert(int page, const BlockHash& hash);
   int find(const BlockHash& hash) const;  // -1: none
   bool inserted(int page) const { return at(page).inserted; }
   const BlockHash& hash(int page) const { return hashes_[static_cast<std::size_t>(page)]; }
-  // Makes an inserted page stay when its last owner leaves.
+  // Lets an inserted page stay cached when its last owner leaves.
   void keep(int page);
   bool kept(int page) const { return at(page).kept; }
   // Makes every cached page vacant.
@@ -88,7 +89,7 @@ class PagePool {
   static_assert(sizeof(Page) == 16 && sizeof(BlockHash) == 32);
 
   std::vector<Page> pages_;
-  std::vector<BlockHash> hashes_;  // [page], when inserted
+  std::vector<BlockHash> hashes_;  // [page], names of inserted pages
   FreeSet vacant_;
   std::vector<std::int32_t> table_;  // open addressing, linear: page or -1; at most half full
   std::size_t mask_ = 0;

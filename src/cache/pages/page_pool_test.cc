@@ -156,7 +156,7 @@ TEST(PagePoolTest, ForgettingLeavesWhatIsUsed) {
   EXPECT_EQ(pool.find(named(2)), -1);
   EXPECT_EQ(pool.find(named(0)), 0);
   pool.release(0);
-  EXPECT_EQ(pool.cached(), 1);  // what was used is cached as before
+  EXPECT_EQ(pool.cached(), 1);  // used pages are cached as before
   EXPECT_EQ(pool.evicted_count(), 0U);
   EXPECT_TRUE(pool.check().ok());
 }

@@ -1,5 +1,6 @@
-// SwapSpace: where the state of preempted sequences waits, outside the pools: in memory, or in files of a directory.
-// The files have no name, so nothing is left behind however the program ends. Thread safety: one thread at a time.
+// SwapSpace: keeps the state of preempted sequences outside the pools: in memory, or in files of a directory. The files
+// have no name, so none remains however the program ends. Thread safety: one thread at a time.
+// Used by engine/runner/runner.h.
 #pragma once
 
 #include <cstddef>

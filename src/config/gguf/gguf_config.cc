@@ -19,7 +19,7 @@ namespace json = boost::json;
 
 constexpr std::string_view kRopeDivisors = "rope_freqs.weight";
 
-// What ends an answer in the models that people run, by its text: many files name only one of several end tokens.
+// The texts of tokens that end an answer in common models: many files name only one of several end tokens.
 constexpr std::string_view kEndTexts[] = {
     "<|eot_id|>",
     "<|im_end|>",
@@ -58,7 +58,7 @@ void add_ends_by_text(const GgufModel& model, std::set<std::int64_t>& ends) {
   }
 }
 
-// Of the tokenizer's keys, and its tokens.
+// Writes the token ids from the tokenizer's keys, and from its tokens.
 Status write_token_ids(const GgufModel& model, json::object& config) {
   GgufFields fields(model, "tokenizer.ggml.");
   constexpr std::int64_t kNoId = UINT32_MAX;  // means none

@@ -1,6 +1,7 @@
 // The configuration of a GGUF model: its metadata, written as the official config.json of its family and then read as
 // one, so that every check and default is the same whatever the container.
 // Thread safety: pure functions.
+// Used by cli/commands, config, config/gguf and model.
 #pragma once
 
 #include <boost/json/fwd.hpp>

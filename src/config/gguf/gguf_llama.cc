@@ -61,7 +61,7 @@ void write_rope(GgufFields& fields, json::object& config) {
   GgufConfigWriter writer(fields, config);
   json::object* yarn = writer.rope();
   if (yarn == nullptr || !fields.has("rope.scaling.attn_factor")) return;
-  double factor = 1.0, multiplier = 1.0;  // of YaRN's own attention factor, here
+  double factor = 1.0, multiplier = 1.0;  // the multiplier of YaRN's own attention factor
   fields.read("rope.scaling.factor", factor);
   fields.read("rope.scaling.attn_factor", multiplier);
   (*yarn)["attention_factor"] = multiplier * yarn_mscale(factor, 1.0);

@@ -160,7 +160,7 @@ TEST(GgufTensors, OneNameTwiceIsRefused) {
   EXPECT_THAT(Opened(b).error(), HasSubstr("tensor model.layers.0.self_attn.kv_b_proj.weight: expected once"));
 }
 
-// A config that is complete but for what a test changes.
+// A complete config, before a test changes it.
 GgufBuilder small_llama() {
   GgufBuilder b = llama(4, 2);
   b.u32("llama.embedding_length", 64).u32("llama.block_count", 2).u32("llama.context_length", 512);

@@ -1,4 +1,6 @@
-// Which device a model runs on (--device): where its weights, cache and tensors lie, and the table of its ops.
+// The choice of the device that a model runs on (--device): its memory holds weights, cache and tensors, and it has the
+// table of its ops.
+// Used by cli/commands/inspect_command.cc and runner.h.
 #pragma once
 
 #include <memory>
@@ -16,14 +18,14 @@ struct DeviceChoice {
   std::unique_ptr<Device> owned;         // null: the CPU
   const OpTable* ops = nullptr;          // null: the CPU's
   DeviceGroup* group = nullptr;          // `owned`, of several ranks; null: there is one
-  const KernelTable* kernels = nullptr;  // how its ops want weights packed; null: as those of --isa do
+  const KernelTable* kernels = nullptr;  // decides how its ops want weights packed; null: as --isa's ops
 
   Device& device() const { return owned != nullptr ? *owned : cpu_device(); }
 };
 
 // Opens a device, or those of a group, by a backend's name (kernels/device/backend.h); auto is the first device that is
-// present and opens, else the CPU. The backend says what the profile means on it, and tests that here. Errors:
-// kInvalidArgument for another name, and for a device that has not the profile; those of the backend.
+// present and opens, else the CPU. The backend defines the meaning of the profile on it, and checks it here. Errors:
+// kInvalidArgument for another name, and for a device that does not have the profile; and the backend's own.
 Result<DeviceChoice> choose_device(const MachineOptions& options, const NumericsOptions& numerics);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
-// How much of a device's memory a model takes, from its config alone: for `sluice inspect --device`. Thread safety:
-// plain values.
+// Estimates how much of a device's memory a model takes, from its config alone: for `sluice inspect --device`. Thread
+// safety: plain values.
+// Used by cli/commands/inspect_command.cc.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 namespace sluice {
 
 struct DevicePlan {
-  std::size_t weights = 0;  // of the official checkpoint, as the device's kernels want them
+  std::size_t weights = 0;  // the official checkpoint's, in the layout of the device's kernels
   std::size_t steps = 0;    // the tensors of a step, rotary tables, logits
   std::size_t left = 0;     // for the driver and small things
   std::size_t besides() const { return weights + steps + left; }
@@ -21,8 +22,8 @@ struct DevicePlan {
 
 DevicePlan plan_device(const ModelPlan& plan, const LinearPacking& packing, const MemoryRequest& request);
 
-// The plan as text, with what is left of `free` bytes for the cache. kResourceExhausted, with the numbers, if that is
-// less than the cache of one sequence of one block.
+// Returns the plan as text, with the part of `free` bytes that is left for the cache. kResourceExhausted, with the
+// numbers, if that is less than the cache of one sequence of one block.
 Result<std::string> device_text(const DevicePlan& plan, const CacheLayout& layout, const MemoryRequest& request,
                                 const std::string& device, std::size_t free);
 

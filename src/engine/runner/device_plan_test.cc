@@ -1,4 +1,4 @@
-// What a device has to hold, from a config alone, beside what a loaded model takes.
+// Compares the memory that a config alone predicts for a device with the memory that a loaded model takes.
 #include "engine/runner/device_plan.h"
 
 #include <gtest/gtest.h>

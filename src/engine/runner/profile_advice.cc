@@ -5,11 +5,11 @@
 namespace sluice {
 namespace {
 
-// What kernels reach of bare products at 512 rows: 65 to 70 % with vectors, and a sixth to a quarter with tiles, whose
-// operands come slower than they are multiplied (docs/performance.md).
+// The part of bare products that kernels reach at 512 rows: 65 to 70 % with vectors, and a sixth to a quarter with
+// tiles, which wait for their operands (docs/performance.md).
 constexpr double kVectorsReach = 0.65, kTilesReach = 0.25;
 
-// Multiply-adds of a row of a prompt, whose logits nobody wants.
+// Multiply-adds of a row of a prompt, whose logits are not wanted.
 double multiply_adds(const BoundWeight& weight, const MoeConfig& moe) {
   const double all = static_cast<double>(weight.out) * static_cast<double>(weight.in);
   switch (weight.role) {

@@ -29,7 +29,7 @@ std::string advice(const std::vector<BoundWeight>& weights, const Peaks& peaks, 
 
 TEST(ProfileAdvice, SaysBothPeaksAndWhatToExpect) {
   EXPECT_THAT(advice({kFp8}, kXeon), AllOf(HasSubstr("2900 GFLOP/s on AMX tiles, 175 as"),
-                                           HasSubstr("tiles is expected to read prompts 6.4 times")));
+                                           HasSubstr("--profile amx is expected to read prompts 6.4 times")));
   EXPECT_THAT(advice({kMxfp4}, kXeon), HasSubstr("2900 GFLOP/s on AMX tiles, 620 as"));
 }
 
@@ -52,7 +52,7 @@ TEST(ProfileAdvice, WeighsProductsByTheirWork) {
   const ProfilePeaks both = compare_profiles(std::vector{kFp8, kMxfp4}, {}, kXeon);
   EXPECT_THAT(both.by_default, DoubleNear(2 / (1.0 / 175 + 1.0 / 620), 0.01));
   EXPECT_THAT(both.by_tiles, DoubleNear(2900, 0.01));
-  // Of 64 experts a row computes 4: 16 times as many weights, the same work.
+  // A row computes 4 of 64 experts: 16 times as many weights, the same work.
   std::vector<BoundWeight> experts{kFp8};
   for (int e = 0; e < 16; ++e)
     experts.push_back(weight(InputForm::kInt8, WeightFormat::kMxfp4, WeightRole::kRoutedExpert));
@@ -60,7 +60,7 @@ TEST(ProfileAdvice, WeighsProductsByTheirWork) {
   moe.n_routed_experts = 64;
   moe.num_experts_per_tok = 4;
   EXPECT_THAT(compare_profiles(experts, moe, kXeon).by_default, DoubleNear(both.by_default, 0.01));
-  // What a prompt's rows do not multiply counts nothing.
+  // Weights that a prompt's rows do not multiply do not count.
   EXPECT_EQ(compare_profiles(std::vector{weight(InputForm::kBf16, WeightFormat::kBf16, WeightRole::kLogits)}, {}, kXeon)
                 .by_default,
             0);

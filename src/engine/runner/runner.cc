@@ -103,8 +103,8 @@ Status Runner::set_up(const EngineSetup& options) {
   return clear_cache();
 }
 
-// Bytes for the cache: where the device has memory of its own, all that weights and scratch leave but for logits and
-// what the driver takes by itself.
+// Bytes for the cache. If the device has memory of its own, these are all bytes that weights and scratch leave, except
+// for logits and the driver.
 Result<std::size_t> Runner::cache_budget(const EngineSetup& options) {
   if (options.cache.kv_cache_memory > 0 || device_->free_bytes() == 0) return resolve_kv_cache_memory(options);
   SLUICE_RETURN_IF_ERROR(model_->prepare(*device_, step_rows_, max_model_len_));
@@ -300,7 +300,7 @@ void Runner::fetch_logits(std::span<float> to) {
       {reinterpret_cast<std::byte*>(to.data()), logits_memory_.data(), logit_count_ * vocab_size_ * sizeof(float)});
 }
 
-// Memory for steps of so many rows; once warm there is enough.
+// Provides memory for steps of `rows` rows; once warm there is enough.
 Status Runner::prepare_for(int rows) {
   if (rows <= prepared_rows_) return {};
   device_->wait();
@@ -422,7 +422,7 @@ Status Runner::reserve(std::span<const StepSpan> spans) {
   return {};
 }
 
-// Whether the model can guess what follows the span's tokens: one, which is known.
+// Returns whether the model can guess the tokens after the span's: the span has one token, which is known.
 bool Runner::makes_drafts(const StepSpan& span) const {
   return model_->drafts() && span.ids.size() == 1 && !span.newest && span.drafts.empty() && span.sampling != nullptr;
 }
@@ -431,7 +431,7 @@ std::span<const TokenId> Runner::drafts(std::size_t span) {
   return request_of_[span] < 0 ? drafts_[span] : model_drafts_.of(static_cast<std::size_t>(request_of_[span]));
 }
 
-// What the spans are, and the tokens behind their own: those that the model makes may still be on their way.
+// Collects the spans and the drafts after their own tokens. Drafts that the model makes may still be on their way.
 void Runner::make_drafts(std::span<const StepSpan> spans) {
   spans_.clear();
   requests_.clear();
@@ -449,7 +449,7 @@ void Runner::make_drafts(std::span<const StepSpan> spans) {
                      draws_.newest(), plan_.sequences + 1);
 }
 
-// Where the model reads them.
+// Makes the tables of the spans in the memory where the model reads them.
 const StepTables& Runner::tables_of(std::span<const StepSpan> spans) {
   builder_.begin();
   for (std::size_t i = 0; i < spans.size(); ++i) {

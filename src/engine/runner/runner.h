@@ -1,5 +1,5 @@
-// Runner: a model, its cache and its threads, driven step by step by an explicit schedule. The one path from tokens to
-// logits: the engine's loop, `sluice logits` and the tests of the laws all go through run_step().
+// Runner: a model, its cache and its threads, driven step by step by an explicit schedule. It is the one path from
+// tokens to logits: the engine's loop, `sluice logits` and the tests of the laws all go through run_step().
 //
 //   SLUICE_ASSIGN_OR_RETURN(auto runner, Runner::load(options));
 //   SLUICE_ASSIGN_OR_RETURN(StateSlot s, runner->open());
@@ -18,10 +18,11 @@
 //   finish()              waits for these; the next begin() may come before it, with spans whose newest token is not
 //                         known yet
 //
-// The prefix cache works through BlockChain: resume() takes over what a lookup found, and spans that carry their chain
-// insert the blocks that they complete. fork, truncate, swap_out and swap_in are those of SequenceState. By the row
-// law the logits of a token depend on its sequence's tokens up to it only, never on how they were cut into steps. No
-// allocation once warm. Thread safety: one thread at a time.
+// The prefix cache works through BlockChain: resume() adopts the pages that a lookup found, and spans that carry their
+// chain insert the blocks that they complete. fork, truncate, swap_out and swap_in do what SequenceState's functions
+// do. By the row law the logits of a token depend only on its sequence's tokens up to it, never on how they were cut
+// into steps. Nothing is allocated once warm. Thread safety: one thread at a time.
+// Used by bench, cli, engine, sim and verify.
 #pragma once
 
 #include <functional>
@@ -48,42 +49,42 @@
 
 namespace sluice {
 
-// A row of a span whose logits judge a token that is known: the one behind it.
+// A row of a span whose logits judge a known token: the next one of the sequence.
 struct ScoreRequest {
-  int row = 0;                // of the span
-  TokenId token = 0;          // whose log-probability is asked for
-  int top_logprobs = 0;       // and those of so many of the best
-  bool distribution = false;  // and those of all tokens
+  int row = 0;                // within the span
+  TokenId token = 0;          // the token whose log-probability is asked for
+  int top_logprobs = 0;       // also the log-probabilities of this many best tokens
+  bool distribution = false;  // also the log-probabilities of all tokens
 };
 
-// Its answer; `logprobs` as the sampler would have told them (kernels/ops/sample.h).
+// The answer to a ScoreRequest; `logprobs` are what the sampler would report (kernels/ops/sample.h).
 struct RowScore {
   SampledRow logprobs;
-  int rank = 0;                          // of the token among all: 1 + those that stand before it
-  std::vector<float> distribution = {};  // [vocab], each bit for bit what `logprobs` would say of the token
+  int rank = 0;                          // the token's rank among all: 1 + the tokens ranked before it
+  std::vector<float> distribution = {};  // [vocab], each bit for bit as `logprobs` would have it
 };
 
-// What one layer chose in a step, for all its rows.
+// The choices of one layer in a step, for all rows of the step.
 struct ExportedLayer {
   int layer = 0, width = 0, tokens_per_row = 0;
-  bool all = false;                  // entries: every row sees all that there are
+  bool all = false;                  // entries: every row sees all entries
   std::vector<std::int32_t> values;  // [rows, width]
-  std::vector<std::int32_t> counts;  // entries: [rows], so many of them
+  std::vector<std::int32_t> counts;  // entries: [rows], the number of each row's values
 };
 
-// The next ids.size() tokens of a sequence, and which of them want their logits.
+// The next ids.size() tokens of a sequence, and the rows whose logits are wanted.
 struct StepSpan {
   StateSlot sequence;
   std::span<const TokenId> ids;          // at least one, or `newest`
   std::span<const int> logit_rows;       // indices of its rows, ascending
   bool keep = true;                      // false: computed, then forgotten; the sequence stays where it was
-  const BlockChain* chain = nullptr;     // of the sequence, up to these tokens: insert the blocks that are complete
+  const BlockChain* chain = nullptr;     // the sequence's chain: complete blocks are inserted
   bool newest = false;                   // one more row: the token that was drawn for the sequence last
-  std::span<const TokenId> drafts = {};  // guesses at those behind it: the last rows, of which some may stay (commit())
-  int model_drafts = 0;  // instead: so many that the model makes (Model::draft()), drawn with `sampling`
+  std::span<const TokenId> drafts = {};  // guesses at the next tokens: the last rows; commit() may keep some
+  int model_drafts = 0;                  // instead: the number that Model::draft() makes, drawn with `sampling`
   const SamplingParams* sampling = nullptr;
   std::span<const ScoreRequest> scores = {};  // by row, ascending
-  const RequestOptions* options = nullptr;    // of its request, constant while the step runs; null: the defaults
+  const RequestOptions* options = nullptr;    // the request's, constant while the step runs; null: the defaults
 
   int draft_count() const { return static_cast<int>(drafts.size()) + model_drafts; }
   int rows() const { return static_cast<int>(ids.size()) + newest + draft_count(); }
@@ -93,37 +94,38 @@ class Runner {
  public:
   // Loads options.model.folder, with a progress bar on stderr when it is a terminal.
   static Result<std::unique_ptr<Runner>> load(const EngineSetup& options);
-  // Takes a model that is already loaded; `kernels`: those that it was loaded with, or null if it uses none. The second
-  // form also takes the device that it was loaded for.
+  // Takes a model that is already loaded. `kernels` are the kernels that it was loaded with, or null if it uses none.
+  // The second form also takes the device that it was loaded for.
   static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
                                                 const EngineSetup& options);
   static Result<std::unique_ptr<Runner>> create(std::unique_ptr<Model> model, const KernelTable* kernels,
                                                 const EngineSetup& options, DeviceChoice device);
 
-  // How much of a device's memory the cache leaves: for logits, the driver and small things.
+  // The bytes of a device's memory that the cache leaves for logits, and for the driver and small things.
   static std::size_t logits_memory(std::size_t rows, std::size_t vocab) { return 2 * rows * vocab * sizeof(float); }
   static constexpr std::size_t kLeftOnDevice = std::size_t{512} << 20;
 
   // A new, empty sequence. kResourceExhausted when max_num_seqs (and one more) are open.
   Result<StateSlot> open();
-  // With its chain, the place behind its last full block stays cached (the next turn resumes there).
+  // Closes the sequence. If its chain is given, the boundary after its last full block stays cached (the next turn
+  // resumes there).
   void close(StateSlot sequence, const BlockChain* keep_last = nullptr);
-  // For an empty sequence, right after the lookup.
+  // Lets an empty sequence begin with the pages that the lookup found. To be called right after the lookup.
   void resume(StateSlot sequence, const BlockChain& chain, const PrefixHit& hit);
   // Fails like open().
   Result<StateSlot> fork(StateSlot sequence);
   Position truncate(StateSlot sequence, Position p, const BlockChain* chain);
-  // Another model of the same cache layout, vocabulary, profile and kernels, while no sequence is open: from now on all
-  // that is computed is its. What is cached of other weights stays under other names. Returns the model before.
+  // Replaces the model by one of the same cache layout, vocabulary, profile and kernels, while no sequence is open.
+  // Pages cached for other weights stay under other names. Returns the previous model.
   std::unique_ptr<Model> replace_model(std::unique_ptr<Model> model, std::string weights_version);
-  // What names are made with; "": unknown, of a model that came without a checkpoint.
+  // The version of the weights that goes into the names of blocks; "": unknown, as the model came without a checkpoint.
   const std::string& weights_version() const { return weights_version_; }
   const EngineSetup& options() const { return options_; }
-  // Discards every sequence and page and begins anew; sound even after a failed audit.
+  // Discards every sequence and page and begins anew. This is sound even after a failed audit.
   Status clear_cache();
-  // For tests of short memory: a sequence that computes nothing and holds all latent pages except this many.
+  // For tests of short memory: opens a sequence that computes nothing and holds all latent pages except this many.
   Result<StateSlot> occupy_all_but(int latent_pages);
-  // Moves the state to the swap space and closes the sequence; without effect on an error.
+  // Moves the state to the swap space and closes the sequence. Changes nothing on an error.
   Result<SwapHandle> swap_out(StateSlot sequence);
   // Opens a sequence of `position` tokens from the swap space. On an error the image is gone as well, and the tokens
   // have to be computed again.
@@ -136,38 +138,39 @@ class Runner {
   //   kResourceExhausted  the pools are short of pages
   //   kUnavailable        a file of the weights has changed, maybe while the step was computed
   Status run_step(std::span<const StepSpan> spans, const Observer* observer = nullptr);
-  // The same without its end: each span stays reserved until commit(). Ignores `keep` and `chain` of the spans.
+  // Does the same without committing: each span stays reserved until commit(). Ignores `keep` and `chain` of the spans.
   Status begin(std::span<const StepSpan> spans, const Observer* observer = nullptr);
-  // The drafts of span i of the step begun last; if the model makes them, it waits for them.
+  // The drafts of one span of the step begun last. If the model makes them, the call waits for them.
   std::span<const TokenId> drafts(std::size_t span);
-  // What the step begun last says to the `scores` of its spans, in their order: valid until the next. Their logits are
-  // computed a tile at a time, kScoreBytes at most, and are gone.
+  // The answers of the step begun last to the `scores` of its spans, in their order; valid until the next step. Their
+  // logits are computed a tile at a time, kScoreBytes at most, and are not kept.
   std::span<const RowScore> scores() const { return scores_; }
-  std::span<RowScore> scores() { return scores_; }  // to be taken, distributions are large
-  // Of the step begun last, if one of its spans wanted them, for all of its rows: valid until the next.
+  std::span<RowScore> scores() { return scores_; }  // for moving out of: distributions are large
+  // The exports of the step begun last, for all its rows, if one of its spans wanted them; valid until the next step.
   std::span<const ExportedLayer> exported_experts() const { return {experts_.data(), experts_count_}; }
   std::span<const ExportedLayer> exported_entries() const { return {entries_.data(), entries_count_}; }
-  // For tests: a tile of at most so many rows; 0: as many as there is memory for.
+  // For tests: limits a tile to this many rows; 0: as many as there is memory for.
   void set_score_rows(int rows) { score_rows_limit_ = rows; }
   static constexpr std::size_t kScoreBytes = std::size_t{32} << 20;  // once on the device, and once on the host if that
                                                                      // is another
-  // Keeps the first `rows` rows of the sequence's span: none, or all but some of its drafts.
+  // Keeps the first `rows` rows of the sequence's span: none, or all except some of its drafts.
   void commit(StateSlot sequence, int rows, const BlockChain* chain = nullptr);
-  // SampleRow::row refers to the logits of the step begun last, slot to the sequence, as from sample_row().
+  // Enqueues draws. SampleRow::row is a row of the logits of the step begun last, and slot is the sequence's, as
+  // sample_row() sets them.
   void draw(std::span<const SampleRow> rows);
   bool draws_outstanding() const { return draws_.outstanding(); }
-  // Waits for what was drawn; valid until the next draw().
+  // Waits for the drawn tokens; they are valid until the next draw().
   std::span<const SampledRow> finish() { return draws_.take(); }
-  // Copies the logits of the step begun last to `to`, which has room for them; they are there once later draws are
-  // finished.
+  // Copies the logits of the step begun last to `to`, which has room for them. The copy is complete once later draws
+  // are finished.
   void fetch_logits(std::span<float> to);
-  // The observer of steps that come without one; null: none. It must outlive them.
+  // Sets the observer of steps that are given none; null: none. It must outlive them.
   void watch(const Observer* observer) { observer_ = observer; }
-  // A state that no forward pass computed, for measurements: the next `rows` rows of the sequence are what `write`
-  // makes of the pages of their span, and its open state is that before the first token. Fails as run_step() does for
-  // memory and length.
+  // For measurements: a state that no forward pass computed. `write` fills the pages of the sequence's next `rows`
+  // rows, and its open state stays as before the first token. Fails as run_step() does for memory and length.
   Status fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&, CacheMemory&)>& write);
-  // Of the last step: [rows that were asked for, vocab], in span order. Waits for them and fetches them, once.
+  // The logits of the last step: [rows that were asked for, vocab], in span order. Waits for them and fetches them
+  // once.
   std::span<const float> logits() const;
   std::span<const float> logits(std::size_t row) const { return logits().subspan(row * vocab_size(), vocab_size()); }
 
@@ -178,18 +181,18 @@ class Runner {
   const PrefixCache& prefix_cache() const { return *prefix_cache_; }
   SwapSpace& swap_space() { return *swap_space_; }
   const SwapSpace& swap_space() const { return *swap_space_; }
-  // Where every chain of this model and profile begins.
+  // The name with which every chain of this model and profile begins.
   BlockHash root(std::string_view cache_salt) const;
   const SequenceState& state(StateSlot sequence) const { return states_[index(sequence)]; }
   const Exec& exec() const { return exec_; }
-  // The device's status: not ok once it has broken down. Then nothing that it computed can be trusted: whoever has
-  // taken tokens or logits must check before using them.
+  // The device's status: not ok once it has broken down. Then nothing that it computed can be trusted, so a caller must
+  // check this before it uses tokens or logits.
   Status device_status() const { return device_->status(); }
-  // The files that what it computes depends on; null: none, or a device has all of them in its own memory.
+  // The files that its results depend on; null: there are none, or a device has all of them in its own memory.
   std::shared_ptr<ServedFiles> files() const { return computes_later() ? nullptr : model_->files(); }
   // Waits until all steps are computed, for measuring times.
   void wait() const { device_->wait(); }
-  // A step may still be computed when begin() has returned.
+  // True if a step may still be running when begin() has returned.
   bool computes_later() const { return device_ != &cpu_device(); }
   int threads() const { return pool_->threads(); }
   void set_threads(int threads);  // >= 1; changes no bit of any result
@@ -197,13 +200,13 @@ class Runner {
   void pin_threads();
   // Pins the calling thread, which must be the one that calls run_step(), to the core left for it.
   void pin_caller() const;
-  // [rows - 1]: about what a step of so many rows takes, as far as it was measured; empty: not at all.
+  // [rows - 1]: about the seconds that a step of `rows` rows takes, as far as they were measured; empty: not measured.
   const std::vector<double>& row_seconds() const { return row_seconds_; }
   void set_row_seconds(std::vector<double> seconds) { row_seconds_ = std::move(seconds); }
-  // About what such a step takes longer than one that the next is enqueued behind before its tokens are known.
+  // About how many seconds longer a step takes if the next one is enqueued only once its tokens are known.
   double wait_seconds() const { return wait_seconds_; }
   void set_wait_seconds(double seconds) { wait_seconds_ = seconds; }
-  // About what a draft by the model takes; 0: not measured.
+  // About the seconds that one draft by the model takes; 0: not measured.
   double draft_seconds() const { return draft_seconds_; }
   void set_draft_seconds(double seconds) { draft_seconds_ = seconds; }
   // The most rows of a step: --max-num-batched-tokens, or the value that 0 stands for.
@@ -213,7 +216,7 @@ class Runner {
   int max_model_len() const { return max_model_len_; }
   const char* isa_name() const;
   const LoadReport& load_report() const { return load_report_; }
-  // The laws of conservation and publication (cache/audit.h).
+  // Checks the laws of conservation and publication (cache/audit.h).
   Status audit() const;
 
  private:
@@ -246,7 +249,7 @@ class Runner {
   bool makes_drafts(const StepSpan& span) const;
 
   std::unique_ptr<ThreadPool> pool_;
-  std::unique_ptr<Device> owned_device_;  // before all that has memory of it
+  std::unique_ptr<Device> owned_device_;  // declared before everything that has memory of it
   Device* device_ = &cpu_device();
   Exec exec_;
   std::unique_ptr<Model> model_;
@@ -267,30 +270,30 @@ class Runner {
   int step_rows_ = 0, prepared_rows_ = 0;
   std::vector<double> row_seconds_;
   double draft_seconds_ = 0, wait_seconds_ = 0;
-  std::vector<int> cpus_;    // of the pinned threads, the caller's first; empty: none is
-  std::vector<int> usable_;  // all that this process may run on, once threads are pinned
+  std::vector<int> cpus_;    // cores of the pinned threads, the caller's first; empty: none
+  std::vector<int> usable_;  // all cores of this process, once threads are pinned
 
   StepBuilder builder_;
-  std::vector<BatchSpan> spans_;                  // of the last step
-  std::vector<std::span<const TokenId>> drafts_;  // of its spans, where they are given
-  std::vector<int> request_of_;                   // of its spans, in requests_; -1: the model makes none
+  std::vector<BatchSpan> spans_;                  // the last step's
+  std::vector<std::span<const TokenId>> drafts_;  // drafts that the spans were given
+  std::vector<int> request_of_;                   // by span, its index in requests_; -1: no model drafts
   ModelDrafts model_drafts_;
   std::vector<DraftRequest> requests_;
   std::size_t logit_count_ = 0;
   StepExports exports_;
-  std::vector<ScoreRequest> wanted_scores_;  // of the step
+  std::vector<ScoreRequest> wanted_scores_;  // the step's
   std::vector<RowScore> scores_;
   std::vector<SampleRow> score_rows_;
   std::vector<SampledRow> scored_;
   std::vector<std::uint32_t> score_masks_;
-  std::vector<int> wanted_rows_;  // of a span
-  DeviceMemory score_tile_;       // of the device; taken when it is first needed
+  std::vector<int> wanted_rows_;  // a span's
+  DeviceMemory score_tile_;       // the device's; reserved when it is first needed
   std::vector<float> host_tile_;
   int score_rows_limit_ = 0;
-  std::vector<ExportedLayer> experts_, entries_;  // the first so many are the step's:
+  std::vector<ExportedLayer> experts_, entries_;  // the step's are the first:
   std::size_t experts_count_ = 0, entries_count_ = 0;
   DeviceTables device_tables_;  // unused on the CPU, whose tables are the builder's
-  DeviceMemory logits_memory_;  // of the device
+  DeviceMemory logits_memory_;  // the device's
   TokenDraws draws_;
   mutable std::vector<float> host_logits_;
   mutable bool logits_fetched_ = false;

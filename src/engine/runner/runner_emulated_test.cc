@@ -78,7 +78,8 @@ TEST_P(RunnerEmulatedTest, LogitsAreTheCpusBitByBit) {
   EXPECT_EQ(compute(*emulated, ids, seed), compute(*cpu, ids, seed));
 }
 
-// Of a group each rank computes, caches and swaps its own key heads, of some models a copy of another rank's.
+// Each rank of a group computes, caches and swaps its own key heads; for some models these are a copy of another
+// rank's.
 TEST(RanksEmulatedTest, LogitsAreTheCpusBitByBit) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);

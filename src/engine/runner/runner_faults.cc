@@ -1,5 +1,5 @@
-// Deliberate faults in what a pass reads and writes (cache/fault.h), done to the cache's bytes before and behind it, so
-// that they are the same on every device.
+// Deliberate faults in the data that a pass reads and writes (cache/fault.h). They change the cache's bytes before and
+// after it, so that they are the same on every device.
 #include "engine/runner/runner.h"
 
 namespace sluice {
@@ -14,7 +14,7 @@ void Runner::inject_after_pass(std::span<const SpoiledRow> spoiled) {
   if (prefix_cache_->fault() == Fault::kRowsAtResidual) move_rows_to_residuals();
 }
 
-// Where a plane with a row for each token has that of position p.
+// The place of position p's row in a plane with a row for each token.
 CacheMemory::Rows Runner::row_at(std::size_t plane, const BatchSpan& span, Position p) const {
   const bool window = pools_->layout().planes[plane].kind == PlaneKind::kWindow;
   const int block = p / kBlockTokens;

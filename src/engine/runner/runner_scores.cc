@@ -1,6 +1,6 @@
-// Runner: what a step tells beside logits and draws: the log-probabilities of tokens that are known, and what layers
-// chose. The logits of all rows of a long span would be hundreds of megabytes, so they exist a tile at a time, and what
-// is kept of a row is what the sampler tells of one.
+// Runner: the results of a step other than logits and draws: the log-probabilities of known tokens, and the choices of
+// layers. The logits of all rows of a long span would be hundreds of megabytes, so they exist a tile at a time. Only
+// the sampler's result is kept of a row.
 #include <algorithm>
 #include <cmath>
 
@@ -101,8 +101,8 @@ void Runner::plan_exports(std::span<const StepSpan> spans) {
   }
 }
 
-// What the sampler says of a row where it may draw the one token only, as log-probabilities are those of the raw logits
-// whatever is allowed. On the CPU, by the same kernels as every draw there; a device's give the same bits.
+// Scores a row by a draw in which only the one token is allowed: log-probabilities are those of the raw logits whatever
+// is allowed. It runs on the CPU, with the kernels of every draw there; a device's kernels give the same bits.
 void Runner::score_tile(int first, int rows) {
   const auto count = static_cast<std::size_t>(rows);
   const float* logits = exports_.tile;

@@ -167,7 +167,7 @@ int processors_of_caller() {
   return CPU_COUNT(&set);
 }
 
-// How many processors each thread of the pool but the caller may run on.
+// The number of processors that each thread of the pool, except the caller, may run on.
 std::vector<int> processors_of_threads(const Runner& runner) {
   const int threads = runner.threads();
   std::vector<int> counts(static_cast<std::size_t>(threads));
@@ -183,7 +183,7 @@ std::vector<int> processors_of_threads(const Runner& runner) {
 TEST(RunnerTest, NewThreadsOfAPinnedCallerMayRunEverywhere) {
   const auto processors = static_cast<int>(usable_cpus().size());
   if (processors < 2) GTEST_SKIP() << "one processor";
-  std::thread([processors] {  // whose processors may change
+  std::thread([processors] {  // a thread whose processors may change
     EngineSetup options = small_options();
     options.machine.threads = processors;
     auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();

@@ -12,7 +12,7 @@
 namespace sluice {
 
 std::vector<int> thread_candidates(int processors, int cores) {
-  constexpr int kFew = 4;  // where all of them are soon found best
+  constexpr int kFew = 4;  // for so few, using all is best
   std::vector<int> counts{processors};
   if (processors < kFew) return counts;
   for (const int count : {cores, processors / 2, processors / 4}) {

@@ -72,7 +72,7 @@ void RuledTokens::forget(std::span<const TokenId> tokens, int prompt, std::size_
   }
 }
 
-// Of a sequence that the answer has begun, the last token.
+// Bans the last token of each bad word whose other tokens end the answer.
 void RuledTokens::ban_bad_words(std::span<const TokenId> answer, std::span<std::uint32_t> allowed) const {
   for (const std::vector<TokenId>& word : rules_->bad_words) {
     const std::size_t before = word.size() - 1;

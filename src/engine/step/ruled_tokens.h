@@ -1,8 +1,8 @@
-// RuledTokens: TokenRules as a draw wants them: a mask and a bias for the token that follows some others.
+// RuledTokens: turns TokenRules into a mask and a bias for the draw of a sequence's next token.
 //
-// What it says is a function of the rules and of the tokens alone: it counts those that it has not seen yet, so how
-// often it is asked, and what was computed again in between, changes nothing. Ownership: of one sequence. Thread
-// safety: one thread at a time.
+// Its answer is a function of the rules and of the tokens alone. It counts only tokens that it has not seen yet, so
+// repeated calls and recomputed steps change nothing. It belongs to one sequence. Thread safety: one thread at a time.
+// Used by sequence_table.h and verify/law_alone.h.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +26,19 @@ class RuledTokens {
 
   bool needs_logits() const { return rules_->repetition_penalty != 1.0F; }
   bool changes_logits() const { return !bias_.empty(); }
-  // For the token behind `tokens`, the first `prompt` of which are the prompt; each time the same sequence, as long or
-  // longer, or after forget(). Takes from `allowed` what the rules ban, and makes bias(). An error: they leave no
-  // token.
+  // Prepares the draw of the token after `tokens`, whose first `prompt` are the prompt. Removes the tokens that the
+  // rules ban from `allowed`, and makes bias(). Each call must give the same sequence, as long or longer, except after
+  // forget(). Fails if the rules leave no token.
   Status apply(std::span<const TokenId> tokens, int prompt, std::span<const float> logits,
                std::span<std::uint32_t> allowed);
-  // Of the tokens of the last apply() only the first `keep` are there.
+  // Takes back all tokens of the last apply() except the first `keep`.
   void forget(std::span<const TokenId> tokens, int prompt, std::size_t keep);
   // [vocab], to be added to the logits; null: nothing. Valid until the next apply().
   const float* bias() const { return bias_.empty() ? nullptr : bias_.data(); }
 
  private:
   void count(std::span<const TokenId> tokens, int prompt);
-  float own_bias(TokenId id) const;  // without the repetition penalty's
+  float own_bias(TokenId id) const;  // without the repetition penalty's part
   void ban_bad_words(std::span<const TokenId> answer, std::span<std::uint32_t> allowed) const;
 
   const std::shared_ptr<const TokenRules> rules_;
@@ -46,11 +46,11 @@ class RuledTokens {
   const std::size_t vocab_;
   std::vector<std::uint32_t> allowed_;  // allowed_token_ids; empty: all
   std::unordered_map<TokenId, float> logit_bias_;
-  std::size_t counted_ = 0;                     // tokens so far
-  std::unordered_map<TokenId, int> in_answer_;  // how often
+  std::size_t counted_ = 0;                     // tokens counted so far
+  std::unordered_map<TokenId, int> in_answer_;  // each token's count
   struct Seen {
     TokenId id = 0;
-    std::size_t first = 0;  // where
+    std::size_t first = 0;  // its first place
   };
   std::vector<Seen> seen_;     // each once, in their order; with a repetition penalty
   std::vector<bool> is_seen_;  // [vocab]; the same

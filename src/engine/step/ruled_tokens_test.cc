@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kVocab = 70;
 
-// What TokenRules says, word by word.
+// The logit by the definition in TokenRules.
 float logit_of(const TokenRules& rules, std::span<const TokenId> prompt, std::span<const TokenId> answer, float l,
                TokenId id) {
   const auto c = static_cast<float>(std::ranges::count(answer, id));

@@ -1,5 +1,6 @@
-// SequenceTable: the sequences of a stepper, by their ids. Ids of sequences that have ended are given again.
+// SequenceTable: the sequences of a stepper, by their ids. Ids of ended sequences are used again.
 // Thread safety: none; it belongs to a stepper.
+// Used by stepper.h.
 #pragma once
 
 #include <array>
@@ -20,18 +21,18 @@
 
 namespace sluice {
 
-// A request with choices that have not ended. Its prompt is in its sequences.
+// A request with choices that have not ended. Its sequences hold its prompt.
 struct PendingRequest {
   RequestId id = 0;
   std::shared_ptr<const RequestOptions> options = {};
   std::function<void(Output)> on_output = {};
-  std::vector<SequenceId> choices;  // none: not begun (waiting for the prompt, which choice 0 computes), or ended
+  std::vector<SequenceId> choices;  // none: ended, or not begun (choice 0 computes the prompt)
   std::vector<bool> ended;
   int unfinished = 0;
   std::shared_ptr<PromptLogprobs> prompt_logprobs = {};  // asked for; complete when the first token is drawn
 };
 
-// What a sequence answers: one choice of a request. The stepper only keeps it.
+// The part of a request that a sequence answers: one choice. The stepper only keeps it.
 struct SequenceAnswer {
   PendingRequest* request = nullptr;
   int choice = 0;
@@ -39,7 +40,7 @@ struct SequenceAnswer {
   std::shared_ptr<TokenConstraint> constraint = {};  // its own; null: none
   std::shared_ptr<RuledTokens> ruled = {};           // its own; null: no rules
 
-  // What may come next depends on the tokens before it.
+  // True if the tokens so far limit which token may come next.
   bool is_bound() const { return constraint != nullptr || ruled != nullptr; }
 };
 
@@ -47,7 +48,7 @@ struct NewSequence {
   std::vector<TokenId> prompt;                         // at least one
   std::shared_ptr<const RequestOptions> options = {};  // null: the defaults
   SequenceAnswer answer = {};
-  // Filled, from its `start` on, as the prompt is computed; null: not wanted.
+  // Filled from its `start` on while the prompt is computed; null: not wanted.
   std::shared_ptr<PromptLogprobs> logprobs = {};
 };
 
@@ -57,40 +58,40 @@ struct PromptCount {
   Position reached = 0;  // the first position that was neither computed nor found in the cache
 };
 
-// A sequence of a stepper, which alone writes it. Spans, draws and drafts are of the step in flight.
+// A sequence of a stepper, which alone writes it. Spans, draws and drafts belong to the step in flight.
 struct LiveSequence {
   int prompt_tokens() const { return counts.prompt_tokens; }
   int generated() const { return static_cast<int>(tokens.size()) - counts.prompt_tokens; }
 
   bool alive = false;
-  std::uint32_t number = 0;  // in records
-  Position reached = 0;      // tokens that were computed when it was last preempted
+  std::uint32_t number = 0;  // its name in records
+  Position reached = 0;      // computed tokens when it was last preempted
   std::vector<TokenId> tokens;
   SequenceCounts counts;
   SequenceAnswer answer;
-  int cached_tokens = 0;  // of its prompt, that it did not compute; 0 before it was admitted
+  int cached_tokens = 0;  // prompt tokens that it did not compute; 0 before it was admitted
   bool admitted_before = false, waited = false;
-  std::chrono::steady_clock::time_point admitted_at{};  // told to the client, and no more
-  int span = -1;                                        // of the step that was begun, in step_spans_
-  int draw = -1;  // of its next token, which is on its way, in drawn_; those of drafts follow
-  // What it may be given to draft in the next step: made anew each time, and never part of its tokens.
+  std::chrono::steady_clock::time_point admitted_at{};  // reported to the client, otherwise unused
+  int span = -1;                                        // its index in step_spans_, in the step that was begun
+  int draw = -1;  // index in drawn_ of its next token, on its way; its drafts' draws follow
+  // The drafts proposed for the next step: made anew each time, and never part of its tokens.
   std::array<TokenId, kMostDrafts> proposal{};
   bool predicted = false;                  // the proposal is from the prediction
-  DraftSource source = DraftSource::kMtp;  // of the drafts of its span
-  TokenId predicted = -1;                  // the token that is on its way, as somebody would draft it; -1: nobody
+  DraftSource source = DraftSource::kMtp;  // source of its span's drafts
+  TokenId predicted_next = -1;             // the token on its way, as a draft source would guess it; -1: no guess
   DraftSource predicted_by = DraftSource::kMtp;
   std::unique_ptr<CopiedDrafts> copies;
-  bool complete = false;  // that one is its last: it has left the scheduler and the memory
+  bool complete = false;  // the token on its way is its last: it has left scheduler and memory
   StateSlot slot;         // while running
   SwapHandle swapped;     // while its state is in the swap space
   Position swapped_position = 0;
   std::unique_ptr<BlockChain> chain;
-  std::shared_ptr<PromptCount> count;             // of the prompt's sequences together
-  std::shared_ptr<PromptLogprobs> logprobs;       // of its prompt, so far; null: not wanted
-  std::shared_ptr<const RequestOptions> options;  // of its request; never null while alive
-  ExportedRows rows;                              // that nobody has taken yet
+  std::shared_ptr<PromptCount> count;             // shared by all sequences of the prompt
+  std::shared_ptr<PromptLogprobs> logprobs;       // its prompt's so far; null: not wanted
+  std::shared_ptr<const RequestOptions> options;  // its request's; never null while alive
+  ExportedRows rows;                              // not taken yet
   Position exported = 0;                          // the first position whose row is still to be exported
-  PrefixHit hit;                                  // of the last lookup
+  PrefixHit hit;                                  // the last lookup's
   int expected_begin = 0, expected_end = 0;       // blocks that the prefix cache expects from it
 };
 

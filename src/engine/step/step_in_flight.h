@@ -16,6 +16,7 @@
 //
 // The objects are handles: they own nothing and never allocate. The stepper must outlive them. Thread safety: that of
 // the stepper.
+// Used by stepper.h.
 #pragma once
 
 #include <cstddef>
@@ -36,9 +37,9 @@ class Stepper;
 struct DrawnToken {
   SequenceId id;
   const SampledRow* row = nullptr;
-  const Status* bound = nullptr;  // whether what binds the answer left a token to draw
-  bool drafted = false;           // it was guessed,
-  bool predicted = false;         // from the client's prediction
+  const Status* bound = nullptr;  // ok if rules and constraint leave a token to draw
+  bool drafted = false;           // it was drafted,
+  bool predicted = false;         // by the client's prediction
 };
 
 // A pointer that is null once it was moved from.
@@ -57,10 +58,10 @@ class StepHandle {
   Stepper* stepper_;
 };
 
-// Its tokens are known. A draw from a span with drafts has given up to one token more than its drafts.
+// A step whose tokens are known. A draw from a span with drafts has given up to one token more than its drafts.
 class [[nodiscard]] TakenStep {
  public:
-  // In the order of their draws, valid until the next draw.
+  // The tokens in the order of their draws, valid until the next draw.
   std::span<const DrawnToken> tokens() const { return tokens_; }
   void end() &&;
 
@@ -74,7 +75,7 @@ class [[nodiscard]] TakenStep {
   std::span<const DrawnToken> tokens_;
 };
 
-// Its tokens are on their way, if any were drawn. A default one is of no step.
+// A step whose tokens are on their way, if any were drawn. A default one belongs to no step.
 class SentStep {
  public:
   SentStep() = default;
@@ -89,21 +90,21 @@ class SentStep {
   bool drafted_ = false;
 };
 
-// Its rows are part of their sequences, except for those of drafts.
+// A step whose rows are part of their sequences, except the rows of drafts.
 class [[nodiscard]] ComputedStep {
  public:
-  // A false id: that sequence has ended since begin().
+  // A false id means that the sequence has ended since begin().
   std::span<const SequenceId> sampled() const;
   // The row of the logits for sampled()[i], the first of 1 + its drafts; without drafts this is i.
   std::size_t logits_row(std::size_t i) const;
   std::size_t logit_count() const;  // rows of the step
-  // The tokens drafted for a sequence, which the step waits for, and how many.
+  // The tokens drafted for a sequence, for which the call waits, and their number.
   std::span<const TokenId> drafts(SequenceId id) const;
   int draft_count(SequenceId id) const;
-  // From `row`, and for drafts from those that follow it. `id` is one of sampled(), or was forked from one.
+  // Draws from `row`, and for drafts from the rows after it. `id` is one of sampled(), or was forked from one.
   void draw(SequenceId id, std::size_t row, const SamplingParams& sampling);
   SentStep send() &&;
-  // Instead of drawing: each sampled sequence has got its tokens or its end.
+  // Ends the step instead of drawing: each sampled sequence has got its tokens or its end.
   void end() &&;
 
  private:
@@ -113,7 +114,7 @@ class [[nodiscard]] ComputedStep {
   StepHandle handle_;
 };
 
-// It is enqueued. Tokens of the step before it may be taken now.
+// A step that is enqueued. Tokens of the step before it may be taken now.
 class [[nodiscard]] BegunStep {
  public:
   // An error means that the step could not be computed: nothing has changed, and Stepper::failed() lists its sequences.

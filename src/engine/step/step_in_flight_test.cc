@@ -40,7 +40,7 @@ static_assert(Ends<TakenStep> && !Takes<TakenStep> && !Draws<TakenStep>);
 static_assert(!Commits<BegunStep&> && !Sends<ComputedStep&> && !Ends<ComputedStep&> && !Takes<SentStep&> &&
               !Ends<TakenStep&>);
 
-// Nobody makes a later state without the earlier one, or two of one.
+// A later state cannot be made without the earlier one, nor two from one.
 template <class T>
 constexpr bool kMovesOnly = std::is_move_constructible_v<T> && !std::is_copy_constructible_v<T>;
 static_assert(kMovesOnly<BegunStep> && kMovesOnly<ComputedStep> && kMovesOnly<SentStep> && kMovesOnly<TakenStep>);

@@ -70,7 +70,7 @@ void StepRecorder::close(const StepRecord& counts) {
       static_cast<std::uint64_t>(counts.swap_bytes),
   };
   for (std::uint64_t i = 0; i < kHeaderWords; ++i) put(start_ + i, header[i]);
-  // Behind the ring: where each record starts.
+  // The words after the ring hold the start of each record.
   std::atomic_ref(words_[kWords + number % kRecords]).store(start_, std::memory_order_release);
   closed_.store(number + 1, std::memory_order_release);
   start_ += kHeaderWords + std::exchange(used_, 0);
@@ -137,7 +137,7 @@ std::vector<StepRecord> StepRecorder::read(std::uint64_t number, std::size_t mos
   std::vector<StepRecord> records;
   for (; number < end && records.size() < most; ++number) {
     StepRecord record;
-    // What cannot be read any more is older than all that can.
+    // A record that can no longer be read is older than all that can.
     if (read_one(number, &record)) {
       records.push_back(std::move(record));
     } else {

@@ -1,11 +1,12 @@
 // StepRecorder: the last kRecords steps of an engine as StepRecords, in fixed memory.
 //
-// One thread writes, without waiting and without allocating: add() what happens, then close() the record. Any thread
-// reads, at any time: it copies words that may be overwritten meanwhile, and then sees whether they were (a sequence
-// lock). A record is a run of words in a ring: a header, then two words an item; but the spans of sequences that
-// decode, nearly all that happens in most steps, are one word each behind a word that counts them. What the ring has no
-// room for any more (a mean of over 240 words a step) is gone before kRecords others have come. Memory is taken as it
-// is first used.
+// One thread writes, without waiting and without allocating: it calls add() for each event, then close() for the
+// record. Any thread reads, at any time: it copies words that may be overwritten meanwhile, and then checks whether
+// they were (a sequence lock). A record is a run of words in a ring: a header, then two words an item. The spans of
+// sequences that decode, nearly all items of most steps, take one word each after a word that counts them. With a mean
+// of over 240 words a step the ring is too small for kRecords records, and the oldest are lost earlier. Memory is only
+// used from the first write on.
+// Used by stepper.h.
 #pragma once
 
 #include <algorithm>
@@ -22,26 +23,26 @@ namespace sluice {
 class StepRecorder {
  public:
   static constexpr std::uint64_t kRecords = 4096;
-  static constexpr std::uint64_t kMostWords = 1 << 17;  // of the items of a record
+  static constexpr std::uint64_t kMostWords = 1 << 17;  // for the items of a record
 
   StepRecorder();
 
-  // The writer's. `counts`: a record without number and items.
+  // For the writer only: adds an item to the open record.
   void add(const StepItem& item);
-  // Spans of one row each that chooses a token, none computed before: as many kSpan items. `next(i, &word)` gives the
-  // decode() of the i-th of at most so many, or false: no more follow each other. How many they were.
+  // Adds spans of one row that chooses a token and was not computed before, as kSpan items. `next(i, &word)` sets the
+  // decode() of the i-th of at most `most`, or returns false at the end of the run. Returns how many there were.
   template <class Next>
   std::size_t add_decodes(std::size_t most, const Next& next);
   static std::uint64_t decode(std::uint32_t sequence, std::int32_t position) {
     return (std::uint64_t{sequence} << 32) | static_cast<std::uint32_t>(position);
   }
   void close(const StepRecord& counts);
-  // The number that the next sequence gets.
+  // Returns the number for the next sequence.
   std::uint32_t next_sequence() { return ++sequences_; }
-  // What stands for a block's name outside.
+  // The item that stands for a block's name outside the engine.
   StepItem block(std::uint32_t sequence, std::uint64_t hash_word) const;
 
-  // Any thread's: up to `most` records from `number` on, or from the oldest one that is left.
+  // For any thread: returns up to `most` records from `number` on, or from the oldest one that is left.
   std::vector<StepRecord> read(std::uint64_t number, std::size_t most) const;
   std::uint64_t closed() const { return closed_.load(std::memory_order_acquire); }
 
@@ -53,9 +54,10 @@ class StepRecorder {
  private:
   static constexpr std::uint64_t kWords = 1 << 20, kHeaderWords = 9, kAhead = 512;
 
-  static constexpr std::uint64_t kDecodes = 0xFF;  // in the place of a kind
+  static constexpr std::uint64_t kDecodes = 0xFF;  // stands in the place of a kind
 
-  // A reader that sees a word written here also sees what reserved_ was before, and so knows that it came too late.
+  // A reader that sees a word written here also sees the value that reserved_ had before, and so knows that it came too
+  // late.
   void put(std::uint64_t at, std::uint64_t word) {
     std::atomic_ref(words_[at % kWords]).store(word, std::memory_order_release);
   }
@@ -68,7 +70,7 @@ class StepRecorder {
 
   LargeBytes memory_;
   std::uint64_t* words_;
-  // The writer's: where the open record starts, the words of its items, the items for which there was no room.
+  // The writer's fields: the start of the open record, the words of its items, and the items that found no room.
   std::uint64_t start_ = 0, used_ = 0;
   int lost_ = 0;
   std::uint32_t sequences_ = 0;
@@ -78,7 +80,7 @@ class StepRecorder {
   std::atomic<std::uint64_t> closed_ = 0;
 };
 
-// Straight into the ring, whose memory comes to the processor meanwhile.
+// Writes straight into the ring, so its memory is fetched meanwhile.
 template <class Next>
 std::size_t StepRecorder::add_decodes(std::size_t most, const Next& next) {
   const std::uint64_t at = start_ + kHeaderWords + used_, room = kMostWords - used_;

@@ -87,7 +87,7 @@ TEST(StepRecorderTest, LargeRecordsLeaveRoomForFewer) {
   StepRecorder recorder;
   for (int number = 0; number < 40; ++number) write(recorder, number, 60'000);
   const auto records = recorder.read(0, 100);
-  EXPECT_THAT(records, SizeIs(8));  // of 120,009 words in 1,048,576
+  EXPECT_THAT(records, SizeIs(8));  // each of 120,009 words in 1,048,576
   for (const StepRecord& record : records) expect_whole(record);
   constexpr std::size_t kMost = StepRecorder::kMostWords / 2;
   for (std::size_t i = 0; i < kMost + 5; ++i) recorder.add(item(1));
@@ -152,8 +152,8 @@ TEST(StepRecorderTest, AReaderSeesWholeRecordsOrNone) {
   EXPECT_GT(seen, 0U);
 }
 
-// The writer is a signal handler of the reader's own thread, so it comes between two loads of it on any machine. What
-// is read is always the oldest record, which the next one overwrites.
+// The writer is a signal handler of the reader's own thread, so it comes between two loads of it on any machine. It
+// always reads the oldest record, which the next one overwrites.
 TEST(StepRecorderTest, AReaderThatIsOvertakenReturnsNothingOfIt) {
   constexpr int kSteps = kSanitized ? 60 : 120;
   static StepRecorder* recorder = nullptr;

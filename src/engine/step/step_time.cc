@@ -29,8 +29,8 @@ std::vector<TokenId> some_tokens(const Runner& runner, int count) {
   return ids;
 }
 
-// What decides about drafts is compared with other such times only: where this thread computes, in its processor time,
-// which other programs disturb less.
+// The clock for times that decide about drafts. They are compared with each other only. If this thread computes, it is
+// the thread's processor time, which other programs disturb less.
 clockid_t work_clock(const Runner& runner) {
   return runner.computes_later() ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
 }
@@ -48,7 +48,7 @@ Result<double> time_step(Runner& runner, int rows) {
   return seconds;
 }
 
-// A throw-away sequence behind whose tokens, if there are any, steps are timed again and again.
+// A throw-away sequence after whose tokens, if there are any, steps are timed again and again.
 class TimedSequence {
  public:
   static Result<TimedSequence> open(Runner& runner, clockid_t clock) {
@@ -131,7 +131,7 @@ StepTime step_time(double seconds_of_16, double seconds_of_64, int most_rows) {
 
 Result<StepTime> measure_step(Runner& runner) {
   const int most = runner.step_rows();
-  // The first pass brings pages that a page fault or a disk is behind; it counts only if it was fast all the same.
+  // The first pass may have to fetch pages by page faults or from a disk; it counts only if it was fast all the same.
   SLUICE_ASSIGN_OR_RETURN(double few, time_step(runner, kFewRows));
   constexpr double kTooLongAgain = 1.0;
   if (few > kTooLongAgain || step_time(few, 0, most).rows == most) return step_time(few, 0, most);
@@ -144,7 +144,7 @@ Result<StepTime> measure_step(Runner& runner) {
 
 namespace {
 
-constexpr int kDrafts = 2;  // of a model, that are timed
+constexpr int kDrafts = 2;  // the number of timed drafts of a model
 
 bool drafts(const Runner& runner) {
   return runner.model().drafts() && runner.pools().plan().open_states >= 2 + kDrafts;
@@ -178,9 +178,9 @@ double time_draft(TimedSequence& sequence) {
 
 DraftTimes measure_draft_times(Runner& runner) {
   constexpr int kMostRows = 64;
-  constexpr double kLongEnough = 0.5, kQuick = 0.04;  // seconds: of all that is measured, of what is measured again
-  constexpr int kTimesOfOne = 12;                     // of a row, of which the others are multiples, in turn
-  constexpr double kMostWaiting = 1;  // by the clock, where steps wait for others more than they compute
+  constexpr double kLongEnough = 0.5, kQuick = 0.04;  // seconds for all measurements, and for repeated ones
+  constexpr int kTimesOfOne = 12;                     // repetitions of one row; more rows get proportionally fewer
+  constexpr double kMostWaiting = 1;                  // seconds by the clock, if steps wait more than they compute
   std::vector<int> all_rows(kMostRows);
   std::iota(all_rows.begin(), all_rows.end(), 0);
   const int most = std::min({kMostRows, runner.step_rows(), runner.max_model_len()});
@@ -206,8 +206,8 @@ DraftTimes measure_draft_times(Runner& runner) {
     if (!seconds.ok()) break;
     timed.push_back({rows, *seconds});
   }
-  // Again, in turn, so that what else runs on the machine disturbs none of them alone; each several times, as a step
-  // behind one of many rows finds less of a small model in the processor's caches than it does behind its like.
+  // Times all again in turn, so that other programs disturb none of them alone. Each is timed several times: after a
+  // step of many rows, less of a small model is left in the processor's caches than after a like step.
   const double again_from = spent, began = clock_seconds(CLOCK_MONOTONIC);
   const auto long_enough = [&] { return spent > kLongEnough || clock_seconds(CLOCK_MONOTONIC) - began > kMostWaiting; };
   double before = spent;
@@ -225,8 +225,8 @@ DraftTimes measure_draft_times(Runner& runner) {
 
 namespace {
 
-// Seconds from one step of one row to the next, the median of some, where each waits for the token of the one before
-// or none does; 0: it failed.
+// The median of the seconds from one step of one row to the next. With `waits` each step waits for the token of the
+// step before it. 0: it failed.
 double time_in_turn(Runner& runner, bool waits) {
   constexpr int kSteps = 24, kLeast = 6;
   constexpr double kLongEnough = 0.1;
@@ -281,7 +281,7 @@ std::vector<double> time_one_row(Runner& runner, int times, double most) {
 std::vector<double> row_table(std::span<const TimedRows> timed) {
   std::vector<double> seconds;
   for (std::size_t i = 0; i < timed.size(); ++i) {
-    // More rows take no less: what was slower than a step of more was disturbed.
+    // More rows take no less time: a step that was slower than one of more rows was disturbed.
     double to = timed[i].seconds;
     for (const TimedRows& more : timed.subspan(i)) to = std::min(to, more.seconds);
     const double from = seconds.empty() ? to : seconds.back();
@@ -290,7 +290,7 @@ std::vector<double> row_table(std::span<const TimedRows> timed) {
       seconds.push_back(from + (to - from) * (r - before) / (timed[i].rows - before));
     }
   }
-  // Nor is one of the first rows free: it takes half of what they take in the mean.
+  // None of the first rows is free: each takes at least half of their mean.
   const std::size_t first = std::min<std::size_t>(seconds.size(), 8);
   if (first < 2) return seconds;
   const double mean = (seconds[first - 1] - seconds[0]) / static_cast<double>(first - 1);

@@ -1,5 +1,6 @@
-// How many rows a step may have to take less than a second: the longest that a request which arrives, or decodes, waits
-// for a step of a long prompt.
+// Finds how many rows a step may have to take less than a second. A request that arrives, or decodes, waits at most
+// that long for a step of a long prompt.
+// Used by engine/load.cc and engine/runner/thread_choice.cc.
 #pragma once
 
 #include <span>
@@ -12,7 +13,7 @@ namespace sluice {
 
 struct StepTime {
   int rows = 0;        // a multiple of kStepRowsUnit between kFewestStepRows and runner.step_rows()
-  double seconds = 0;  // about what such a step takes
+  double seconds = 0;  // about the time of such a step
 };
 
 inline constexpr int kStepRowsUnit = 32, kFewestStepRows = 64;
@@ -22,30 +23,30 @@ inline constexpr int kStepRowsUnit = 32, kFewestStepRows = 64;
 Result<StepTime> measure_step(Runner& runner);
 
 struct DraftTimes {
-  std::vector<double> rows;  // [rows - 1]: seconds of a step of so many of one sequence, tokens drawn from all of them
-  double draft = 0;          // seconds that a token drafted by the model takes; 0 where it drafts none
+  std::vector<double> rows;  // [rows - 1]: of a step of `rows` rows of one sequence, each with a draw
+  double draft = 0;          // seconds per token that the model drafts; 0 if it drafts none
 };
-// For the scheduler's choice of drafts (sched/drafts/drafts.h). Measured at few numbers of rows, and no further than
-// half a second allows: a program that answers one prompt pays for it, too. What takes little time is measured several
-// times, as all later answers depend on it.
+// Measures the times for the scheduler's choice of drafts (sched/drafts/drafts.h), for a few numbers of rows. It takes
+// at most half a second, as a program that answers one prompt pays for it, too. Short steps are measured several times,
+// as all later answers depend on them.
 DraftTimes measure_draft_times(Runner& runner);
 
-// Seconds of so many steps of one row of a throw-away sequence, after one that is not counted; empty: it failed, or one
-// took more than `most` seconds.
+// Returns the seconds of `times` steps of one row of a throw-away sequence, after one that is not counted. Empty if it
+// failed, or if one took more than `most` seconds.
 std::vector<double> time_one_row(Runner& runner, int times, double most);
 
-// How much longer a step of one row takes if its token is waited for before the next one is enqueued.
+// Measures how many seconds longer a step of one row takes if its token is waited for before the next step is enqueued.
 double measure_wait(Runner& runner);
 
 struct TimedRows {
   int rows = 0;
   double seconds = 0;
 };
-// That table from times of ascending numbers of rows, the first of one row; between them lines, and more for more rows
-// of the first eight.
+// Makes DraftTimes::rows from the times of ascending numbers of rows, the first of one row. Between them it
+// interpolates, and each of the first eight rows adds some time.
 std::vector<double> row_table(std::span<const TimedRows> timed);
 
-// The same from the times of passes of 16 and of 64 rows; 0: not measured.
+// Derives the StepTime from the times of passes of 16 and of 64 rows; 0: not measured.
 StepTime step_time(double seconds_of_16, double seconds_of_64, int most_rows);
 
 }  // namespace sluice

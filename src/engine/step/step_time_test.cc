@@ -84,7 +84,7 @@ TEST(StepTime, FewRowsAreTimed) {
   EXPECT_EQ(runner->pools().bytes_used(), 0U);
 }
 
-// What takes long is timed once; and it ends, though all together take no half second.
+// Slow steps are timed once, and the measurement ends though all of them take less than half a second.
 TEST(StepTime, SlowRowsAreTimedOnce) {
   int steps = 0;
   FakeModel::Settings settings;
@@ -116,7 +116,7 @@ TEST(StepTime, StepsThatWaitAreTimedForASecondOrSo) {
   EXPECT_LE(steps, 2 + 7 + 100 + 4) << "a second holds a hundred";
 }
 
-// Of the times of a number of rows the least counts: others were disturbed.
+// The least time of a number of rows counts: the others were disturbed.
 TEST(StepTime, TheLeastTimeOfARowCounts) {
   int steps = 0;
   FakeModel::Settings settings;

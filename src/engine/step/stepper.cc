@@ -13,8 +13,8 @@
 namespace sluice {
 namespace {
 
-// What a preemption costs, for the choice between swapping and computing again: measured once, and only where there is
-// a swap space. It decides no bit of any answer.
+// The cost of a preemption, for the choice between swapping and computing again. It is measured once, and only if there
+// is a swap space. It changes no bit of any answer.
 struct PreemptionCosts {
   double row = 0, page = 0;  // seconds
 };
@@ -37,7 +37,7 @@ PreemptionCosts measure_costs(Runner& runner, const EngineSetup& options) {
   return {.row = seconds / rows, .page = static_cast<double>(runner.pools().layout().latent_page_bytes()) / speed};
 }
 
-constexpr int kSelfTestPages = 1;  // of either pool, kept back for the self-test (cache/memory_plan.h)
+constexpr int kSelfTestPages = 1;  // pages of either pool kept back for the self-test (cache/memory_plan.h)
 
 SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
   const CachePools& pools = runner.pools();
@@ -194,8 +194,8 @@ void Stepper::append(SequenceId id, TokenId token) {
   LiveSequence& s = sequence(id);
   SLUICE_CHECK(s.draw < 0, "a token is appended when it has been taken");
   s.tokens.push_back(token);
-  if (s.predicted >= 0 && !s.complete) scheduler_.record_prediction(id, s.predicted_by, token == s.predicted);
-  s.predicted = -1;
+  if (s.predicted_next >= 0 && !s.complete) scheduler_.record_prediction(id, s.predicted_by, token == s.predicted_next);
+  s.predicted_next = -1;
   if (s.tokens.size() % static_cast<std::size_t>(kBlockTokens) == 0 && runner_->prefix_cache().enabled()) {
     s.chain->extend(s.tokens);
     if (recorder_ != nullptr) record_blocks(s, s.chain->blocks() - 1);
@@ -257,7 +257,7 @@ void Stepper::keep_rows(std::size_t span, int rows) {
   if (s.expected_begin < s.expected_end) forget_expected_before(s, runner_->position(s.slot) / kBlockTokens);
 }
 
-// What the step that was begun computes of it is in vain, but for drafts that have become its tokens.
+// The rows of the sequence in the step that was begun are dropped, except drafts that have become its tokens.
 void Stepper::leave_step(LiveSequence& s) {
   if (s.span < 0) return;
   const auto span = static_cast<std::size_t>(s.span);
@@ -341,7 +341,7 @@ void Stepper::build_spans() {
   logits_rows_.clear();
   drafts_.clear();
   score_requests_.clear();
-  const auto rows = static_cast<std::size_t>(plan_.rows);  // of the plan: what points into these stays where it is
+  const auto rows = static_cast<std::size_t>(plan_.rows);  // the plan's: pointers into these stay valid
   row_indices_.reserve(rows);
   drafts_.reserve(rows);
   score_requests_.reserve(rows);
@@ -388,7 +388,7 @@ void Stepper::leave(LiveSequence& s, bool keep_boundary) {
   runner_->close(std::exchange(s.slot, {}), keep_boundary ? s.chain.get() : nullptr);
 }
 
-// What an admitted one is about to compute.
+// Tells the prefix cache which blocks an admitted sequence is about to compute.
 void Stepper::expect_blocks(LiveSequence& s) {
   if (!runner_->prefix_cache().enabled()) return;
   s.expected_begin = (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens;

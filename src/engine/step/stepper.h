@@ -8,8 +8,9 @@
 //     stepper.append(sampled()[i], token), or stepper.end(sampled()[i], ...) when that was its last
 //   std::move(*step).end();                        or: draw() for each, send(), take(), append() or end(), end()
 // A span with drafts (docs/speculation.md) has a row of logits for its newest token and for each draft, and a token is
-// drawn from each; take() has those up to the first that is not its draft, in their order. end() of a sequence is
-// allowed at any time, in any state. Thread safety: one thread at a time; check() may be called from any.
+// drawn from each. take() returns these in their order, up to the first that differs from its draft. end() of a
+// sequence is allowed at any time, in any state. Thread safety: one thread at a time; check() may be called from any.
+// Used by bench, engine, engine/step, sim and verify.
 #pragma once
 
 #include <cstdint>
@@ -30,71 +31,72 @@
 
 namespace sluice {
 
-// Of the sequences that have not ended.
+// Counts of the sequences that have not ended.
 struct StepperCounts {
   int running = 0, waiting = 0;
-  int paused = 0;        // of both
-  bool blocked = false;  // the last step had nothing to do: what waits, waits for the memory of paused ones
+  int paused = 0;        // among the running and the waiting
+  bool blocked = false;  // the last step was empty: the waiting need the memory of paused ones
   bool idle() const { return running + waiting == paused; }
 };
 
 class Stepper final {
  public:
-  // `runner` must outlive it and compute for nobody else. The options are valid (engine_options.h). It plans with the
-  // latent pages that are free now.
+  // `runner` must outlive the stepper and compute for it alone. The options are valid (engine_options.h). The stepper
+  // plans with the latent pages that are free now.
   Stepper(Runner* runner, const EngineSetup& options);
   ~Stepper();
 
-  // From now on what happens is written down there; it must outlive the stepper. Changes no plan.
+  // Records everything from now on in `recorder`, which must outlive the stepper. Changes no plan.
   void record_in(StepRecorder* recorder) { recorder_ = recorder; }
-  // Ends the record of the step that was begun last, with the tokens that have been taken since. Without effect if none
-  // was begun since the last call.
+  // Ends the record of the step that was begun last, with the tokens that have been taken since. Does nothing if no
+  // step was begun since the last call.
   void close_record();
-  // Where everything stands.
+  // The present state of the sequences and the memory.
   EngineSnapshot snapshot() const;
 
   Status check(int prompt_tokens, int max_tokens) const;
   int most_tokens(int prompt_tokens) const { return scheduler_.most_tokens(prompt_tokens); }
   SequenceId add(NewSequence sequence);
-  // The same prompt again. `other` has no token of its answer yet.
+  // Adds a sequence with the same prompt as `other`, which has no token of its answer yet.
   SequenceId add_again(SequenceId other, const SequenceAnswer& answer = {});
-  // A sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet, nor one being
-  // drawn: it shares what is cached and chooses its first token from the same row of logits. A false id if there is no
-  // place or memory for it now: use add_again() then.
+  // Adds a sequence with the tokens of `parent`, which is among sampled() and has no token of its answer yet, nor one
+  // being drawn. The new one shares the cached pages and chooses its first token from the same row of logits. Returns a
+  // false id if there is no place or memory for it now: use add_again() then.
   SequenceId fork(SequenceId parent, const SequenceAnswer& answer = {});
   void end(SequenceId id);
-  // Between two steps: no more rows of it are computed until it goes on. It keeps its memory while nobody needs it.
+  // Pauses a sequence between two steps, or lets it go on. No rows of a paused sequence are computed. It keeps its
+  // memory while no other sequence needs it.
   void set_paused(SequenceId id, bool paused);
   void append(SequenceId id, TokenId token);
 
   // Plans a step and enqueues it. The step before it must be committed, and ended if it had drafts.
   BegunStep begin() { return {this, begin_step()}; }
-  // The last step, with all that belongs to it; or the one before it, behind which the last one was enqueued, from when
-  // its own predecessor was done to when its tokens were known.
+  // Reports the duration of the last step. took_before() reports the step before it, if the last one was enqueued while
+  // that ran: the time from the end of that step's own predecessor until its tokens were known.
   void took(double seconds) { scheduler_.took(decoded_, seconds); }
   void took_before(double seconds) { scheduler_.took(decoded_before_, seconds); }
-  // Tokens are on their way that the next step should wait for, as sequences can then have drafts: take() them before
-  // its begin(). To be asked once a step; not to do it is allowed, too.
+  // True if the next step should wait for the tokens on their way, as sequences can then have drafts: take() them
+  // before its begin(). To be called once a step; ignoring the answer is allowed.
   bool wants_tokens();
-  // For tests and measurements: drafts come from `drafter` alone, which writes some of the tokens that follow those of
-  // the sequence and says how many; -1: it leaves that sequence to the others.
+  // For tests and measurements: drafts come from `drafter` alone. It writes guesses at the sequence's next tokens and
+  // returns their number; -1 leaves that sequence to the other sources.
   using Drafter = std::function<int(SequenceId, std::span<TokenId>)>;
   void draft_by(Drafter drafter) { drafter_ = std::move(drafter); }
   bool outstanding() const { return runner_->draws_outstanding(); }  // a send() without its take()
   std::span<const SequenceId> failed() const { return failed_; }     // false: ended since
-  const StepPlan& plan() const { return plan_; }                     // what the last step() did
+  const StepPlan& plan() const { return plan_; }                     // the plan of the last step
 
-  // Nothing but what is paused is left to be computed; tokens may still be on their way.
+  // True if only paused sequences are left; tokens may still be on their way.
   bool idle() const { return counts().idle(); }
   StepperCounts counts() const { return {scheduler_.running(), scheduler_.waiting(), scheduler_.paused(), blocked_}; }
   const SequenceTable& sequences() const { return sequences_; }
-  // What was exported since the last call, of all positions that are computed.
+  // Returns the rows exported since the last call, for all positions that are computed.
   ExportedRows take_exported(SequenceId id) { return std::exchange(sequence(id).rows, {}); }
 
-  void fill(EngineStats* stats) const;  // what it knows of them
-  // Checks the laws of conservation and publication over everything (cache/audit.h), that every image in the swap space
-  // belongs to a sequence, that the blocks which the prefix cache expects are those that running sequences will
-  // compute, the last plan (no sequence twice, budgets kept), and for one sequence, a different one each time, that its
+  void fill(EngineStats* stats) const;  // the fields that a stepper knows
+  // Checks the laws of conservation and publication over everything (cache/audit.h). Checks that every image in the
+  // swap space belongs to a sequence, and that the prefix cache expects the blocks that running sequences will compute.
+  // Checks the last plan: no sequence twice, budgets kept. Checks for one sequence, a different one each time, that its
   // hashes are those of its tokens.
   Status audit() const;
 
@@ -119,12 +121,12 @@ class Stepper final {
   Leaver leaver(SequenceId id) const;
   std::uint64_t next_block(const LiveSequence& s) const;
 
-  struct Masked {  // a sequence whose tokens are bound: its draws from `draw` on, their masks and biases
+  struct Masked {  // a sequence with bound tokens: its draws from `draw` on, their masks and biases
     SequenceId id;
     std::size_t draw = 0, rows = 0, mask = 0, bias = 0;
   };
   void gather_masked();
-  // The first token of the prompt that waits for its log-probability; the prompt's end: none does.
+  // The position of the first prompt token that lacks its log-probability; the prompt's end if none does.
   static Position unscored(const LiveSequence& s);
   static Position most_resume(const LiveSequence& s);
   std::span<const ScoreRequest> scores_of(const Span& span);
@@ -183,33 +185,33 @@ class Stepper final {
   Scheduler scheduler_;
   PlanFacts facts_;
   StepPlan plan_;
-  DecodedRows decoded_, decoded_before_;  // of the last plan, of the one before
+  DecodedRows decoded_, decoded_before_;  // the last plan's, the previous plan's
   SequenceTable sequences_;
   std::vector<std::uint32_t> numbers_;  // by SequenceId: its number
   std::vector<SequenceId> sampled_, failed_;
   std::vector<StepSpan> step_spans_;
-  std::vector<SequenceId> step_ids_;          // of step_spans_
-  std::vector<int> row_indices_;              // what step_spans_' logit_rows point into
-  std::vector<TokenId> drafts_;               // ... and their drafts
-  std::vector<ScoreRequest> score_requests_;  // ... and their scores
-  std::vector<std::size_t> logits_rows_;      // of sampled_
+  std::vector<SequenceId> step_ids_;          // the sequences of step_spans_
+  std::vector<int> row_indices_;              // holds the logit_rows of step_spans_
+  std::vector<TokenId> drafts_;               // holds their drafts
+  std::vector<ScoreRequest> score_requests_;  // holds their scores
+  std::vector<std::size_t> logits_rows_;      // rows of the logits, by index in sampled_
   bool drafted_ = false, blocked_ = false;
-  int asks_after_ = 0;  // so many steps for which it is not asked whether a wait for tokens pays
+  int asks_after_ = 0;  // for this many steps wants_tokens() makes no estimate
   struct Watched {
     std::size_t drafted = 0, right = 0;
     bool warned = false;
-  } watched_;  // drafts of the model since it was last looked at
+  } watched_;  // drafts of the model since the last check
   Drafter drafter_;
   StepRecorder* recorder_ = nullptr;
   int idle_plans_ = 0;                // since the last item
-  bool state_lost_ = false;           // of a sequence that this plan restores
-  std::int64_t step_began_ns_ = -1;   // of the open record; -1: no step was begun since the last
-  std::vector<SequenceId> drawn_;     // whose tokens are on their way, or are about to be sent for
-  std::vector<SampleRow> draw_rows_;  // of drawn_
+  bool state_lost_ = false;           // this plan restores a sequence whose state was lost
+  std::int64_t step_began_ns_ = -1;   // start of the open record; -1: no step was begun since the last
+  std::vector<SequenceId> drawn_;     // sequences whose tokens are on their way, or are about to be drawn
+  std::vector<SampleRow> draw_rows_;  // by index in drawn_
   std::vector<Masked> masked_;
   std::vector<std::uint32_t> masks_;  // [rows of masked_, words of the vocabulary], until the tokens are taken
-  std::vector<float> biases_;         // [rows of those with drafts and penalties, vocabulary], the same
-  std::vector<Status> statuses_;      // of drawn_, for taken_
+  std::vector<float> biases_;         // [rows with drafts and penalties, vocabulary], the same
+  std::vector<Status> statuses_;      // by index in drawn_, for taken_
   std::vector<DrawnToken> taken_;
   EngineStats counters_;
   mutable std::uint64_t audits_ = 0;

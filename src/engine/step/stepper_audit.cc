@@ -40,7 +40,7 @@ Status Stepper::audit_swaps() const {
                                     runner_->swap_space().images(), swapped));
 }
 
-// Each running sequence computes the blocks behind its position that its tokens fill.
+// Each running sequence computes the blocks after its position that its tokens fill.
 Status Stepper::audit_expected() const {
   std::vector<ExpectedBlocks> computing;
   for (const LiveSequence& s : sequences_.entries()) {

@@ -31,7 +31,7 @@ void Stepper::count_admission(LiveSequence& s) {
   if (s.admitted_before) s.cached_tokens += more;
 }
 
-// Of the step that was begun.
+// Counts the rows of the step that was begun.
 void Stepper::count_rows() {
   for (const Span& span : plan_.spans) {
     const LiveSequence& s = sequence(span.sequence);

@@ -10,13 +10,13 @@
 
 namespace sluice {
 
-// What the sequences that decode could have drafted in the next step.
+// Offers the drafts that decoding sequences could have in the next step.
 void Stepper::offer_drafts() {
   facts_.offers.clear();
   if (most_drafts_ == 0) return;
   for (int i = 0; i < scheduler_.decoding(); ++i) {
     const SequenceId id = scheduler_.decoding(i);
-    // Its tokens are known.
+    // True if its tokens are known.
     if (sequence(id).draw < 0 && !exports(sequence(id))) offer_drafts(id);
   }
 }
@@ -33,7 +33,7 @@ bool Stepper::wants_tokens() {
     if (!exports(sequence(scheduler_.decoding(i)))) offer_drafts(scheduler_.decoding(i));
   }
   const bool pays = scheduler_.waiting_pays(facts_.offers);
-  // What is asked of many takes time, and of many fewer need to be asked.
+  // Asking takes time for many sequences, and with many it need not be done each step.
   constexpr int kOfSequences = 16, kMost = 3;
   if (!pays) asks_after_ = std::min(scheduler_.decoding() / kOfSequences, kMost);
   return pays;
@@ -41,7 +41,7 @@ bool Stepper::wants_tokens() {
 
 void Stepper::offer_drafts(SequenceId id) {
   LiveSequence& s = sequence(id);
-  s.predicted = -1;
+  s.predicted_next = -1;
   if (drafter_) {
     const int drafts = drafter_(id, std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_)));
     if (drafts > 0) offer_proposal(id, DraftSource::kLongCopy, drafts);
@@ -79,11 +79,11 @@ void Stepper::offer_copies(SequenceId id) {
   if (drafts > 0) offer_proposal(id, source, drafts);
 }
 
-// Where a token is on its way, the first one of the proposal is a guess at that.
+// If a token is on its way, the first one of the proposal is a guess at that token.
 void Stepper::offer_proposal(SequenceId id, DraftSource source, int tokens) {
   LiveSequence& s = sequence(id);
   const bool predicted = s.draw >= 0;
-  if (predicted) s.predicted = s.proposal.front(), s.predicted_by = source, --tokens;
+  if (predicted) s.predicted_next = s.proposal.front(), s.predicted_by = source, --tokens;
   if (tokens > 0) facts_.offers.push_back({id, source, tokens, predicted});
 }
 
@@ -158,7 +158,7 @@ void Stepper::commit_drafts() {
   drafted_ = false;
 }
 
-// Of a span with drafts: the rows of tokens that the sequence has. The newest token has none.
+// The rows of a span with drafts whose tokens the sequence has. The newest token has none.
 int Stepper::appended_rows(const LiveSequence& s) const {
   return static_cast<int>(s.tokens.size()) - 1 - runner_->position(s.slot);
 }

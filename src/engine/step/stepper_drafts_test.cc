@@ -1,5 +1,5 @@
-// Which drafts a stepper offers and how it decides to wait for tokens, on a device whose steps begin before the tokens
-// of those before are known. None of it changes an answer, so only this sees it.
+// Tests of the drafts that a stepper offers and of its decision to wait for tokens, on a device whose steps begin
+// before the previous tokens are known. None of it changes an answer, so only these tests see it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ const std::vector<TokenId>& answer() {
 }
 
 struct Cost {
-  double row = 0.1, wait = 0.2;  // of a step of one row
+  double row = 0.1, wait = 0.2;  // cost of a row, and of waiting after a step of one row
 };
 
 // Sequences that decode on a device that goes on by itself.
@@ -57,7 +57,7 @@ class Ahead {
     }
   }
 
-  // As the engine does it (step_loop.cc). Whether it waited.
+  // Makes a step as the engine does (step_loop.cc). Returns whether it waited.
   bool step() {
     bool waited = false;
     if (stepper_->outstanding() && stepper_->wants_tokens()) take(), waited = true;
@@ -81,8 +81,8 @@ class Ahead {
     return waits;
   }
 
-  // `to`, of the place in the answer of the token that is drawn next or on its way, has so many copies, of which those
-  // that `right` says are the answer's.
+  // Drafts by copies. `next` is the place in the answer of the token that is drawn next or on its way. to(next) is the
+  // number of copies, and right(next, at) says which of them are the answer's tokens.
   void draft_by(std::function<int(int next)> to, std::function<bool(int next, int at)> right) {
     stepper_->draft_by([this, to, right](SequenceId id, std::span<TokenId> tokens) {
       const int next = stepper_->sequences()[id].generated(),
@@ -113,7 +113,7 @@ class Ahead {
   Cost cost_;
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Stepper> stepper_;
-  SentStep sent_;  // whose tokens are on their way
+  SentStep sent_;  // the step whose tokens are on their way
   int drafting_ = 0;
 };
 
@@ -127,7 +127,7 @@ bool never(int, int) {
   return false;
 }
 
-// What would have been drafted is compared with what came: the device is waited for where it was right alone.
+// Possible drafts are compared with the tokens that came: the device is only waited for if they were right.
 TEST(StepperDraftsTest, CopiesThatAreNeverRightAreNotWaitedFor) {
   for (const bool right : {true, false}) {
     Ahead ahead(1);
@@ -143,7 +143,7 @@ TEST(StepperDraftsTest, CopiesThatAreNeverRightAreNotWaitedFor) {
   }
 }
 
-// Of many sequences some steps are not asked about; what was predicted in one is not compared with the next token.
+// With many sequences some steps are not asked about: a token predicted in one is not compared with a later token.
 TEST(StepperDraftsTest, WhatWasPredictedIsComparedOnce) {
   Ahead ahead(16, {.row = 0.03});
   bool right = false;
@@ -156,16 +156,15 @@ TEST(StepperDraftsTest, WhatWasPredictedIsComparedOnce) {
   EXPECT_GT(ahead.drafts().accepted_tokens - before, 16U * 60);
 }
 
-// A copy that ends with the token that is on its way leaves nothing to draft behind it.
+// A copy that ends with the token that is on its way leaves nothing to draft after it.
 TEST(StepperDraftsTest, ACopyOfTheTokenOnItsWayAloneIsNotWaitedFor) {
   Ahead ahead(1);
   ahead.draft_by([](int next) { return next % 2; }, always);
   EXPECT_EQ(ahead.waits(100), 0);
 }
 
-// Drafts behind the token on its way are as likely as the second, not as the first: of copies whose first token alone
-// is right nothing is expected there. They have drafts from one step without them to the next, and are then tried
-// again.
+// Drafts after the token on its way are as likely as the second draft, not as the first: copies whose first token alone
+// is right promise nothing there. They have drafts from one step without them to the next, and are then tried again.
 TEST(StepperDraftsTest, WhatIsPredictedIsAsLikelyAsWhatFollows) {
   Ahead ahead(1);
   ahead.draft_by(many, [](int next, int at) { return at == next; });
@@ -191,7 +190,7 @@ TEST(StepperDraftsTest, ASequenceThatExportsIsNotWaitedFor) {
   EXPECT_EQ(ahead.drafts().drafted_tokens, 0U);
 }
 
-// What a step of the table takes is without the wait: two of three steps each are dearer than four tokens.
+// The table's times of steps are without the wait: two steps that cost three each are dearer than four tokens.
 TEST(StepperDraftsTest, AWaitThatTakesLongIsNotPaidFor) {
   Ahead ahead(1, {.wait = 3});
   ahead.draft_by(many, always);

@@ -1,5 +1,5 @@
-// Stepper: which tokens may be drawn, by constraints and rules, for the newest token of a sequence and behind each of
-// its drafts.
+// Stepper: masks of the tokens that may be drawn, by constraints and rules, after the newest token of a sequence and
+// after each of its drafts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,8 +43,8 @@ void Stepper::make_masks() {
   for (int i = 0; i < count; ++i) make(i, 0);
 }
 
-// As if the drafts were its tokens, which are taken back again. Behind one that is not allowed, and so is not drawn,
-// the rows are in vain.
+// Masks the rows as if the drafts were its tokens, and then takes these back. Rows after a draft that is not allowed,
+// and so is not drawn, are in vain.
 void Stepper::mask(const Masked& masked) {
   LiveSequence& s = sequence(masked.id);
   const SequenceAnswer& answer = s.answer;
@@ -56,7 +56,7 @@ void Stepper::mask(const Masked& masked) {
     Status& status = statuses_[masked.draw + j];
     try {
       status = mask_row(s, allowed, &row);
-    } catch (const std::exception& failure) {  // of memory that there is not: ends this answer, and no other
+    } catch (const std::exception& failure) {  // such as a lack of memory: ends this answer, and no other
       status = internal_error(fmt::format("the tokens that may come next: {}", failure.what()));
     }
     row.allowed = status.ok() ? allowed.data() : nullptr;

@@ -14,7 +14,7 @@ void Stepper::preempt(const Preemption& preemption) {
   LiveSequence& s = sequence(preemption.sequence);
   const Position position = runner_->position(s.slot);
   s.reached = std::max(s.reached, position);
-  // An admission of this plan may rely on a window page that nobody else holds.
+  // An admission of this plan may rely on a window page that no other sequence holds.
   const bool relied_on = !plan_.admissions.empty();
   if (preemption.swap) {
     forget_expected_before(s, s.expected_end);

@@ -48,14 +48,14 @@ void Stepper::record(StepItem::Kind kind, const LiveSequence& s, int a, int b, i
                   .b = b});
 }
 
-// Of a sequence that begins to live.
+// Numbers a sequence that begins to live.
 std::uint32_t Stepper::number(SequenceId id) {
   const auto index = static_cast<std::size_t>(id.value);
   numbers_.resize(std::max(numbers_.size(), index + 1));
   return numbers_[index] = recorder_ != nullptr ? recorder_->next_sequence() : 0;
 }
 
-// A plan without a row is no step, but replays need it: whoever waits for another one's prefix counts plans.
+// A plan without a row is no step, but replays need it: a sequence that waits for another's prefix counts plans.
 void Stepper::record_idle() {
   if (idle_plans_ > 0) recorder_->add({.kind = StepItem::Kind::kIdle, .a = std::exchange(idle_plans_, 0)});
 }
@@ -75,9 +75,9 @@ void Stepper::record_blocks(const LiveSequence& s, int first) {
   }
 }
 
-// Preemptions and admissions are recorded as they are carried out: what could not be swapped is computed again.
-// Sequences that decode are told by what lies densely (numbers_): 1,000 of them cost some microseconds otherwise. The
-// row that chooses a token has never been computed before.
+// Preemptions and admissions are recorded as they are carried out: a sequence that could not be swapped is computed
+// again. Sequences that decode are recorded from a dense array (numbers_): otherwise 1,000 of them cost some
+// microseconds. The row that chooses a token has never been computed before.
 void Stepper::record_plan() {
   record_idle();
   for (const ReasonToWait& wait : plan_.reasons) {

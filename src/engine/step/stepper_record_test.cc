@@ -1,4 +1,4 @@
-// What is recorded of the steps is what the stepper planned and what the pools hold, under random schedules.
+// Compares the records of steps with the stepper's plans and the pools, under random schedules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using Kind = StepItem::Kind;
 
-// What a plan says of each sequence, by its number: {number, first, rows}.
+// A sequence's span in a plan: {number, first, rows}.
 using SpanSeen = std::tuple<std::uint32_t, int, int>;
 
 // Random requests over a stepper; after each step the record is compared.
@@ -97,7 +97,7 @@ class RecordedSchedule {
   void step() {
     const EngineStats before = stage_.stats();
     const std::map<std::int32_t, std::uint32_t> numbers = numbers_;
-    // As the sequences are at the plan: Stage ends those that are complete.
+    // Takes the sequences as they are at the plan: Stage ends complete ones.
     Result<ComputedStep> step = stepper().begin().commit();
     ASSERT_TRUE(step.ok());
     const StepPlan plan = stepper().plan();
@@ -228,7 +228,7 @@ class RecordedSchedule {
   EngineSetup stepper_options_;
   StepRecorder recorder_;
   Stage stage_;
-  std::map<std::string, SequenceId> ids_;  // that live
+  std::map<std::string, SequenceId> ids_;  // live sequences
   std::map<std::int32_t, std::uint32_t> numbers_;
   std::set<SequenceId> paused_;
   std::vector<std::pair<std::uint32_t, bool>> told_;  // pauses, since the last record: whose, and whether it goes on
@@ -257,7 +257,7 @@ TEST(StepperRecordTest, FiveHundredRandomSchedules) {
     pauses += one.pauses();
     idle_plans += one.idle_plans();
   }
-  if (schedules < kSchedules) return;  // of so few some have nothing of this
+  if (schedules < kSchedules) return;  // so few schedules may have none of these
   EXPECT_GT(preemptions, 100U);
   EXPECT_GT(hits, 100U);
   EXPECT_GT(waits, 100U);

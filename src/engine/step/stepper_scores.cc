@@ -1,7 +1,7 @@
-// Stepper: log-probabilities of prompts, and what layers chose for each position. A row judges the token behind it, so
-// the rows from the one before the first unscored token on must be computed, whatever the prefix cache has of them:
-// pages that are inserted stay as they are (BatchSpan::latents_from). What has been judged once is not judged again
-// after a preemption.
+// Stepper: log-probabilities of prompts, and the choices of layers for each position. A row judges the next token. The
+// rows from the one before the first unscored token on must be computed, even if the prefix cache has them: pages that
+// are inserted stay as they are (BatchSpan::latents_from). A token that has been judged is not judged again after a
+// preemption.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -35,7 +35,7 @@ std::span<const ScoreRequest> Stepper::scores_of(const Span& span) {
   return std::span(score_requests_).subspan(begin);
 }
 
-// Of the step that was begun. They depend on nothing that may still happen to it.
+// Takes the scores of the step that was begun. They depend on nothing that may still happen to the step.
 void Stepper::take_scores() {
   std::span<RowScore> scores = runner_->scores();
   for (std::size_t i = 0; i < step_spans_.size() && !scores.empty(); ++i) {
@@ -58,7 +58,7 @@ void Stepper::take_scores() {
   }
 }
 
-// Of the first `rows` rows of a span, which stay. Rows that are computed again say nothing new.
+// Exports the first `rows` rows of a span, which stay. Rows that are computed again add nothing.
 void Stepper::export_rows(LiveSequence& s, std::size_t span, int rows) {
   std::size_t row = 0;
   for (std::size_t i = 0; i < span; ++i) row += static_cast<std::size_t>(step_spans_[i].rows());

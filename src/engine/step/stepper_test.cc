@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-// A sequence is admitted behind a window page that only the sequence held which the same plan swaps out.
+// A sequence resumes after a window page that only one sequence held, which the same plan swaps out.
 TEST(StepperTest, AHitOnPagesOfASequenceThatIsSwappedInTheSamePlan) {
   EngineSetup options = small_options();
   options.scheduler.max_num_batched_tokens = 256;
@@ -222,7 +222,7 @@ TEST(StepperTest, TheAuditLooksAtThePages) {
   stage.run();
 }
 
-// A swapped sequence computes nothing: nobody may wait for it.
+// A swapped sequence computes nothing: no sequence may wait for it.
 TEST(StepperTest, TheAuditLooksAtTheExpectedBlocks) {
   Stage stage;  // 64 rows a step
   const auto prompt = random_tokens(300, 1);

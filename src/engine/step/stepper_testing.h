@@ -72,7 +72,7 @@ class Stage {
     return id;
   }
 
-  // What the step computed, by the names of the sequences: {name, {first position, rows}}.
+  // The spans that the step computed, by the names of the sequences: {name, {first position, rows}}.
   using Computed = std::map<std::string, std::pair<Position, int>>;
   Computed step() {
     Computed computed;
@@ -143,7 +143,7 @@ class Stage {
   std::map<std::string, std::vector<TokenId>> answers_;
 };
 
-// What a greedy request gives when nothing else runs and nothing is cached.
+// Returns the answer to a greedy request when nothing else runs and nothing is cached.
 inline std::vector<TokenId> greedy_alone(const std::vector<TokenId>& prompt, int max_tokens,
                                          FakeModel::Settings settings = {}) {
   EngineSetup options = small_options();

@@ -4,6 +4,8 @@
 //
 // The first failure sticks: later reads change nothing, and status() returns it. A variable is written only on success.
 // Integers may have any width in the file. Ranges are inclusive. Thread safety: none needed, a local object.
+// Used by config/gguf/gguf_config.h, text/vocabulary_files/gguf_sentencepiece.cc and
+// text/vocabulary_files/gguf_tokenizer.cc.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 // Everything is checked when the file is opened, so that its contents can be used without further checks: every count,
 // length and offset against the bytes that are there, types, names, alignment, byte size = type x shape, no overlaps.
 // Errors name the file and the offset, key or tensor.
+// Used by config/gguf, files/gguf and text/vocabulary_files.
 #pragma once
 
 #include <cstddef>

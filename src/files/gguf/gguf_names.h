@@ -1,5 +1,6 @@
 // GgufNames: how the files of one architecture name and lay out the tensors of the official checkpoint. The tables are
 // in src/config; gguf_tensors.h applies them.
+// Used by config/gguf/gguf_config.h, files/checkpoint.h and gguf_tensors.h.
 #pragma once
 
 #include <span>

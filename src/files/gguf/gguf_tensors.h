@@ -4,6 +4,7 @@
 //
 // Stacked experts become one view per expert; rows in another order and tensors in two halves become TensorRows.
 // Nothing is copied. Thread safety: const after opening.
+// Used by files/checkpoint.cc and gguf_rows.cc.
 #pragma once
 
 #include <memory>

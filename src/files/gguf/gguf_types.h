@@ -1,4 +1,5 @@
 // The types of tensors in GGUF files: their numbers, and what their blocks stand for.
+// Used by files/tensor_view.cc, gguf_file.cc and gguf_writer.cc.
 #pragma once
 
 #include <cstddef>

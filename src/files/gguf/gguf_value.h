@@ -1,5 +1,6 @@
 // GgufValue: a metadata value of a GGUF file.
 // Thread safety: plain values; text and bytes are views into the file that holds them.
+// Used by gguf_file.h and gguf_writer.h.
 #pragma once
 
 #include <cstddef>

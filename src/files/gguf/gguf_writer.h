@@ -1,5 +1,6 @@
 // Writes GGUF files (version 3) as a stream: no tensor need be in memory as a whole. docs/formats/gguf.md has the
 // bytes. Thread safety: functions without shared state; producers are called on the caller's thread.
+// Used by cli/commands/synth_gguf.h and gguf_file.cc.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 //
 // State 0 is the start; a byte without an edge is refused. Every state can reach acceptance (trim()), so the automaton
 // of the empty language has one state and no edge. Thread safety: plain values, pure functions.
+// Used by grammar/automata and grammar/schema.
 #pragma once
 
 #include <cstdint>

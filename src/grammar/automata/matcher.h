@@ -4,6 +4,8 @@
 // Tokens are bytes here: one may hold parts of characters, or the end of one part of the grammar and the beginning of
 // the next. Special tokens are never part of a text. Going back is free, copies share what they have worked out. Thread
 // safety: as TokenConstraint.
+// Used by grammar/behind_marker.h, serve/generate/answer_constraint.cc, serve/generate/tool_constraint.cc and
+// verify/law_constraint.cc.
 #pragma once
 
 #include <memory>

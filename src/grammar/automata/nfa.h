@@ -1,5 +1,6 @@
 // Nfa: a finite automaton over bytes with empty edges, as patterns are built; determinize() (dfa.h) makes a Dfa of it.
 // Thread safety: plain values.
+// Used by dfa.h, network.h and regex.h.
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,7 @@
 // make, is not made: kTooMany stands for it. That, too, depends on the text alone.
 //
 // Thread safety: one thread at a time.
+// Used by matcher.h, run_masks.h, token_masks.h and token_walk.h.
 #pragma once
 
 #include <cstddef>

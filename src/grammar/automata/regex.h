@@ -5,6 +5,7 @@
 // (?:...) and (?<name>...), alternatives, * + ? {n} {n,} {n,m} and their lazy forms, ^ and $ anywhere; besides, as
 // other languages have them, \A, \Z, \z, and (?i) at the beginning (letters of ASCII in both cases). Refused, with the
 // offset: what is not regular or not here (back references, look-around, \b, \B, \p). Thread safety: pure functions.
+// Used by grammar and grammar/schema.
 #pragma once
 
 #include <memory>

@@ -6,6 +6,7 @@
 //
 // The answer is that of a walk from the place (TokenWalk). The work that it reports depends on the place alone, not on
 // what is kept. Thread safety: one thread at a time.
+// Used by token_masks.h.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 // kept. The stack decides only at the places of the trie where the rule ends with bytes of the token still to come.
 // States that count characters do not walk each for itself (run_masks.h). Thread safety: const calls from any number of
 // threads; what is kept never changes an answer.
+// Used by grammar/grammar.h and matcher.h.
 #pragma once
 
 #include <cstdint>

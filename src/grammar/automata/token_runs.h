@@ -4,6 +4,7 @@
 // a count takes a few lists and not a walk of its own (TokenMasks).
 //
 // Node numbers are those of the trie's level 0. Thread safety: const after it is made.
+// Used by run_masks.h and token_trie.cc.
 #pragma once
 
 #include <array>

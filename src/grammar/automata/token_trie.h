@@ -6,6 +6,7 @@
 // has the tokens that are not plain texts of at most kPlainLevels[i] characters, and a ready mask of those that are.
 //
 // Thread safety: const after it is made, but for what runs() keeps; may be used from any thread.
+// Used by grammar and grammar/automata.
 #pragma once
 
 #include <array>

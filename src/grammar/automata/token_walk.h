@@ -1,5 +1,6 @@
 // TokenWalk: a trie of tokens and the sets of a text together: which tokens can follow. The plain way to find a mask;
 // all others save a part of it. Thread safety: one thread at a time.
+// Used by run_masks.h and token_masks.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Sets of numbers as automata over their decimal text: [-] digits [. digits], without an exponent, exact at any length.
 // Thread safety: plain values, pure functions.
+// Used by json_text.cc and schema_scalars.cc.
 #pragma once
 
 #include <boost/json/value.hpp>

@@ -7,6 +7,7 @@
 //   enum, const  numbers in their shortest decimal form
 // A keyword that cannot be enforced is refused with its JSON pointer (docs/structured_outputs.md). Thread safety: pure
 // functions.
+// Used by grammar/grammar.cc and schema_network.h.
 #pragma once
 
 #include <boost/json/value.hpp>

@@ -9,6 +9,7 @@
 //   numbers      at most kMaxIntegerDigits, kMaxFractionDigits and two digits of an exponent
 // Texts may be banned from strings, where the JSON stands between marks that must not occur in it.
 // Thread safety: one builder, one thread.
+// Used by grammar/call_network.cc and schema_network.h.
 #pragma once
 
 #include <cstdint>

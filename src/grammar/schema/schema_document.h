@@ -1,5 +1,6 @@
 // SchemaDocument: the schemas of a JSON Schema document by number, with the JSON pointers that errors name, and
 // references resolved: pointers, anchors and identifiers within the document. Thread safety: one thread at a time.
+// Used by schema_expander.h and schema_product.h.
 #pragma once
 
 #include <boost/json/value.hpp>

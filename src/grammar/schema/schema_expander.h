@@ -5,6 +5,7 @@
 // Sound: a value that meets a product is valid. A schema that cannot be expressed is an error with the JSON pointer of
 // the keyword, never left out; unknown keywords and formats say nothing, and are remarked. Thread safety: one thread at
 // a time.
+// Used by grammar/schema.
 #pragma once
 
 #include <boost/json/object.hpp>

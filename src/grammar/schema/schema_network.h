@@ -1,5 +1,6 @@
 // SchemaNetwork: writes the products of a JSON Schema (schema_expander.h) as rules of a network, one for each
 // conjunction of schemas that a value must meet. Thread safety: one thread at a time.
+// Used by grammar/call_network.cc and schema_array_network.cc.
 #pragma once
 
 #include <cstdint>

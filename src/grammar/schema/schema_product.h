@@ -1,6 +1,7 @@
 // SchemaProduct: one way for a value to meet a conjunction of schemas, sorted by the types of JSON: which types it may
 // have, and for each type what must hold. The rules for one type say nothing of the others. Thread safety: plain
 // values.
+// Used by schema_expander.h.
 #pragma once
 
 #include <cstdint>

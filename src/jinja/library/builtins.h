@@ -1,4 +1,5 @@
 // The names that a template finds: filters, tests, methods and attributes, and global functions.
+// Used by jinja and jinja/library.
 #pragma once
 
 #include <string_view>

@@ -2,6 +2,7 @@
 //
 // Where Python raises, the run fails with a message in Python's words, and the result is meaningless.
 // Thread safety: as the run.
+// Used by jinja and jinja/library.
 #pragma once
 
 #include <memory>

@@ -5,6 +5,8 @@
 //   kSwish:     s = alpha * a                                          alpha = 1: SiLU; 1.702: gpt-oss
 //   kGeluTanh:  s = a * fma(a * a, kGeluCube, kGeluLine)               GELU in its form with tanh, as a sigmoid
 //   m = ((a / (1 + exp(-s))) * (b + up_offset)) * weight               exp of kernels/common/math.h
+// Used by kernels/cpu/activation.isa.cc, kernels/cuda/sm90/inner_tiles.h, kernels/ops/experts.h and
+// kernels/ref/activation.cc.
 #pragma once
 
 #include "base/host_device.h"
@@ -19,7 +21,7 @@ inline constexpr float kGeluLine = 1.59576912160573071F, kGeluCube = 0.071354816
 
 struct Activation {
   ActivationKind kind = ActivationKind::kSwish;
-  float alpha = 1.0F;      // of kSwish
+  float alpha = 1.0F;      // for kSwish
   float limit = 0.0F;      // L; 0: no limit
   float up_offset = 0.0F;  // 1: gpt-oss
 
@@ -29,7 +31,7 @@ struct Activation {
   SLUICE_HD float added() const { return up_offset == 0.0F ? -0.0F : up_offset; }
 };
 
-// kSwishAlone: a kernel that has no other kind.
+// Returns the activation's value. kSwishAlone: for a kernel that has no other kind.
 template <bool kSwishAlone = false>
 SLUICE_HD inline float activated(const Activation& of, float a, float b, float weight) {
   if (of.limit > 0.0F) {

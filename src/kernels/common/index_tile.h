@@ -1,8 +1,9 @@
-// What the indexer's kernels work on: a tile of rows and entries, and the best entries that a row has met so far.
+// A tile of rows and entries for the indexer's kernels, and the best entries that a row has met so far.
 //
-// A row gathers candidates instead of keeping all scores: entries come in ascending order, those whose score does not
-// exceed `bound` are dropped, and when there is no room left the k best stay and the bound rises to the worst of them.
+// A row gathers candidates instead of keeping all scores. Entries come in ascending order, and those whose score does
+// not exceed `bound` are dropped. When there is no room left, the k best stay and the bound rises to the worst of them.
 // A later entry that only equals the bound loses to k earlier ones, so the choice is exact, ties included.
+// Used by kernels/cpu/kernel_table.h, kernels/cpu/order.h and kernels/ref/kernels.h.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,14 @@ struct IndexCandidates {
 
   std::int32_t* keys = nullptr;     // order_key() of the scores, [capacity + kSlack]
   std::int32_t* entries = nullptr;  // ascending, [capacity + kSlack]
-  int capacity = 0;                 // 0: takes none
+  int capacity = 0;                 // 0: keeps none
   int count = 0;
   std::int32_t bound = INT32_MIN;  // below every order_key()
 };
 
 // Entries [first, last) for rows [begin, end) of span `span`.
 struct IndexTile {
-  // Added to the candidates at once; they have room for top_k and so many more.
+  // Most candidates added at once; there is room for top_k and this many more.
   static constexpr int kKeys = 64;
 
   const IndexSelectArgs* args;
@@ -35,16 +36,16 @@ struct IndexTile {
 
 // The functions are always inlined: kernels of every ISA use them, and a copy compiled for one must not serve another.
 
-// One past the last entry that a row of `span` sees.
+// Returns one past the last entry that a row of `span` sees.
 [[gnu::always_inline]] inline std::int32_t visible_entries(const IndexSelectArgs& args, const RowSpan& span, int row) {
   return (span.first_position + (row - span.row_begin) + 1) / args.tokens_per_row;
 }
-// Whether the row takes all that it sees.
+// True if the row selects all entries that it sees.
 [[gnu::always_inline]] inline bool takes_all(const IndexSelectArgs& args, std::int32_t visible) {
   return visible - args.first_entry <= args.top_k;
 }
 
-// Where entries [first, first + count) of a span lie.
+// Finds where entries [first, first + count) of a span lie.
 [[gnu::always_inline]] inline void index_rows(const StepTables& step, const RowSpan& span, const PlaneView& keys,
                                               std::int32_t first, int count, RowRef* rows) {
   std::int32_t page = first / keys.rows_per_page;

@@ -3,6 +3,7 @@
 // exp: relative error below 2 ulp on [-87.3, 88.7]; below -87.33 it gives 0, above 88.72 it gives +inf; exp(0) = 1
 // exactly. log: relative error below 2 ulp for normal positive inputs; log(1) = 0 exactly. log1p: below 3 ulp for
 // normal |x| <= 1/2. The vector forms (kernels/cpu/math.h) follow these lines operation by operation.
+// Used by engine, kernels and sim.
 #pragma once
 
 #include <bit>
@@ -45,7 +46,7 @@ SLUICE_HD inline float exp_f32(float x) {
   return p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((rest + 127) << 23);
 }
 
-// log((1 + f) * 2^e), f where the polynomial holds.
+// log((1 + f) * 2^e), for f where the polynomial holds.
 SLUICE_HD inline float log_of_parts(float f, int e) {
   const float z = f * f;
   float p = std::fma(kLog0, f, kLog1);
@@ -70,7 +71,7 @@ SLUICE_HD inline float log_f32(float x) {  // x normal and positive
   const int e = log_exponent(x);
   return log_of_parts(std::bit_cast<float>(std::bit_cast<std::int32_t>(x) - e * (1 << 23)) - 1.0F, e);
 }
-// log(1 + x) for |x| <= 1/2: as log_f32(1 + x), but if e is 0 the rounding of 1 + x does not enter.
+// log(1 + x) for |x| <= 1/2: computed as log_f32(1 + x), but if e is 0 the rounding of 1 + x does not enter.
 SLUICE_HD inline float log1p_f32(float x) {
   return log_exponent(1.0F + x) == 0 ? log_of_parts(x, 0) : log_f32(1.0F + x);
 }

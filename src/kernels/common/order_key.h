@@ -1,5 +1,6 @@
 // Scores as integers of the same order, so that a choice by score is well defined for every bit pattern: -0 equals 0,
-// and NaN, of whatever sign and payload, equals -inf. No key is INT32_MIN.
+// and NaN, whatever its sign and payload, equals -inf. No key is INT32_MIN.
+// Used by kernels/common, kernels/cuda/shared, kernels/cuda/sm90 and kernels/ref.
 #pragma once
 
 #include <bit>

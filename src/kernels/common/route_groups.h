@@ -1,4 +1,5 @@
 // The choice of groups in expert routing (kernels/ops/router.h), for every ISA: it is small, and integer work.
+// Used by kernels/cpu/route.isa.cc, kernels/cuda/shared/router.cu and kernels/ref/route.cc.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ SLUICE_HD inline void keep_best_groups(const RouteArgs& args, const float* biase
     }
     group_keys[g] = args.group_score == GroupScore::kLargest ? keys[best] : order_key(biased[best] + biased[second]);
   }
-  for (int left = args.groups - args.kept_groups; left > 0; --left) {  // the worst group, of equals the last one
+  for (int left = args.groups - args.kept_groups; left > 0; --left) {  // drops the worst group, the last one of equals
     int worst = -1;
     for (int g = 0; g < args.groups; ++g) {
       if (group_keys[g] != kNoKey && (worst < 0 || group_keys[g] <= group_keys[worst])) worst = g;

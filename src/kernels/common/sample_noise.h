@@ -1,12 +1,13 @@
-// The noise of kernels/ops/sample.h: for each token id of a position a number of the Gumbel distribution, a function of
-// (seed, position, id) only.
+// The noise of kernels/ops/sample.h: a number of the Gumbel distribution for each token id of a position. It is a
+// function of (seed, position, id) only.
 //
 //   word  the (id mod 4)-th of philox4x32 with counter (id / 4, position, 0, 0) and the seed as its key
 //   u     (word + 1/2) * 2^-32
 //   E     -log(1 - u), exponential;  g = -log(E)
 // A large g comes from a small u, and u, like 1 - u at the other end, goes down to 2^-33 in steps of 2^-32, with 24
 // bits of precision; so g lies in [-3.13, 22.88]. A token of probability 2^-30 is drawn within 0.3 % as often as it
-// should be, one of 2^-33 15 % too rarely, one of 2^-36 hardly ever.
+// should be, one of 2^-33 15 % too rarely, and one of 2^-36 hardly ever.
+// Used by kernels/cpu/cpu_sample.cc, kernels/cuda/shared/sample_parts.h and kernels/ref/ref_sample.cc.
 #pragma once
 
 #include <bit>
@@ -20,7 +21,7 @@ namespace sluice {
 
 inline constexpr float kMaxNoise = 22.88F, kMinNoise = -3.14F;  // no noise is above, below it
 
-// The words of ids [4 call, 4 call + 4).
+// The random words of ids [4 call, 4 call + 4).
 SLUICE_HD inline PhiloxCounter noise_words(std::uint64_t seed, Position position, std::uint32_t call) {
   return philox4x32({call, static_cast<std::uint32_t>(position), 0, 0},
                     {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
@@ -37,9 +38,9 @@ SLUICE_HD inline float gumbel_noise(std::uint32_t word) {
   return -log_f32(low ? -log1p_f32(-x) : -log_f32(x));
 }
 
-// An upper bound of gumbel_noise(word), off by at most 0.07 for large noise: g <= -log(u), and a float's bits are its
-// logarithm to base 2 drawn with straight lines, from below. (A word below 256 counts as 0, whose bound is far above
-// all noise.) The slack covers all roundings.
+// Returns an upper bound of gumbel_noise(word), off by at most 0.07 for large noise. It uses g <= -log(u). A float's
+// bits, read as an integer, are its logarithm to base 2 drawn with straight lines, from below. A word below 256 counts
+// as 0, whose bound is far above all noise. The slack covers all roundings.
 SLUICE_HD inline float noise_bound(std::uint32_t word) {
   constexpr float kLn2 = 0.693147181F, kSlack = 1e-3F;
   const auto h = static_cast<float>(static_cast<std::int32_t>(word >> 8));  // u >= h * 2^-24

@@ -9,17 +9,17 @@
 namespace sluice::composed {
 namespace {
 
-// Whether the shares' own rows in this form, one after the other, are the whole row in it.
+// True if the shares' own rows in this form, one after the other, are the whole row in it.
 bool joins(const AllGatherArgs& args, InputForm form) {
   return args.from.form(form) != nullptr && args.from.columns % kGatheredBlock == 0;
 }
 
-// Copies rows of `width` floats to where they belong in rows of `ld`.
+// Copies rows of `width` floats to their places in rows of `ld`.
 void copy_share(int rows, int width, const float* from, std::ptrdiff_t ld_from, float* to, std::ptrdiff_t ld) {
   for (int t = 0; t < rows; ++t) std::copy_n(from + t * ld_from, width, to + t * ld);
 }
 
-// Whether somebody reads the values of `to`, if only those who make a form of them.
+// True if the values of `to` are read, be it only to make a form of them.
 bool brings_values(const AllGatherArgs& args) {
   return !args.forms_only || std::ranges::any_of(kPreparedForms, [&](InputForm form) {
     return args.to.form(form) != nullptr && !joins(args, form);

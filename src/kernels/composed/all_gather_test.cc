@@ -12,7 +12,7 @@
 namespace sluice::all_gather_test {
 namespace {
 
-// Calls it for each of `ranks`, on threads of their own; why the group ended, empty if it has not.
+// Calls the function for each of `ranks`, on threads of their own; returns why the group ended, empty if it has not.
 std::string on_ranks(int ranks, const KernelTable* kernels, const std::function<void(const Exec& exec)>& of_rank) {
   HostExchange exchange(ranks, std::chrono::seconds(20));
   std::vector<std::thread> threads;
@@ -55,7 +55,8 @@ TEST(AllGather, RowsAndTheirFormsAreThoseOfTheWholeRow) {
   }
 }
 
-// A rank that skips an exchange comes with other rows to the next one, or never: both end the group, and say why.
+// A rank that skips an exchange comes with other rows to the next one, or never: both end the group, whose status says
+// why.
 TEST(AllGather, ARankThatSkipsAnExchangeIsNamed) {
   for (const bool comes_late : {true, false}) {
     const std::string failure = on_ranks(2, all_tables().front(), [&](const Exec& exec) {

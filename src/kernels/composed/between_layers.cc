@@ -1,4 +1,4 @@
-// From one sub-layer to the next: hyper-connections, and the plain residual stream.
+// The ops between two sub-layers: hyper-connections, and the plain residual stream.
 #include "kernels/composed/composed_rows.h"
 #include "kernels/ops/ops.h"
 

@@ -1,5 +1,6 @@
-// What composed ops share: making the forms of rows just written, and products of rows in the form that each weight
+// Helpers of composed ops: making the forms of rows just written, and products of rows in the form that each weight
 // multiplies.
+// Used by kernels/composed, kernels/cpu, kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +51,7 @@ inline LinearJob product_of(const LinearWeight& weight, const Rows& x, int part,
   return {.weight = &weight, .x = x.values + part * x.part_step, .ldx = x.ld, .y = y, .ldy = ldy};
 }
 
-// Whether heads are normed before they are rotated, not with it.
+// True if heads are normed in a pass before they are rotated, not in the same one.
 inline bool norms_apart(const HeadForm& form) {
   return form.eps >= 0.0F && (form.norm != nullptr || form.rope.table == nullptr);
 }
@@ -68,22 +69,23 @@ inline RopeHeadsArgs rotation_of(const HeadForm& form, int rows, int heads, int 
           .norm_eps = norms_apart(form) ? -1.0F : form.eps,
           .half_split = form.rope.half_split};
 }
-// Heads [rows, heads, head_dim], normed and rotated in place. positions: [rows].
+// Norms and rotates heads [rows, heads, head_dim] in place. positions: [rows].
 inline void form_heads(const Exec& exec, const HeadForm& form, int rows, int heads, int head_dim, float* x,
                        std::ptrdiff_t ldx, const Position* positions) {
   if (norms_apart(form)) rms_norm(exec, {rows * heads, head_dim, x, head_dim, form.norm, form.eps, x, head_dim});
   if (form.rope.table != nullptr) rope_heads(exec, rotation_of(form, rows, heads, head_dim, x, ldx, positions));
 }
 
-// The pieces of composed ops that a device can put together in another way (kernels/cpu/composed_ops.cc). project():
-// its products to `jobs`, and what follows one of them, of so many rows.
+// The pieces of composed ops that a device can put together in another way (kernels/cpu/composed_ops.cc). For
+// project(): products_of() appends its products to `jobs`; finish_product() does the work that follows a product, for
+// `rows` rows.
 void products_of(const ProjectArgs& args, std::vector<LinearJob>& jobs);
 void finish_product(const Exec& exec, int rows, const Product& product);
 
-// store_kv(): where a kind's rows are in the step; its windows pooled; so many of its rows from kind.x on, written; and
-// all of a kind.
+// For store_kv(): where a kind's rows are in the step; pooling of its windows; writing some of its rows, from kind.x
+// on; and all steps for a kind.
 struct PlacedRows {
-  int first = 0, rows = 0;  // those of the kind, [first, first + rows)
+  int first = 0, rows = 0;  // the kind's rows [first, first + rows)
   const Position* positions = nullptr;
   const RowSlot* slots = nullptr;
 
@@ -96,7 +98,7 @@ void pool_windows(const Exec& exec, const StepTables& step, const KvRows& kind);
 void store_rows(const Exec& exec, const KvRows& kind, const PlacedRows& placed);
 void store(const Exec& exec, const StepTables& step, const KvRows& kind);
 
-// index_select(): what happens to the queries and weights of rows [begin, end).
+// For index_select(): rotates, rounds and scales the queries and weights of rows [begin, end).
 void form_index_queries(const Exec& exec, const IndexSelectArgs& args, int begin, int end);
 
 }  // namespace sluice::composed

@@ -8,7 +8,7 @@
 namespace sluice::composed {
 namespace {
 
-// Keys and values of heads [head, head + count) to args.expanded: [count, keys, expanded_row_floats].
+// Expands the keys and values of heads [head, head + count) into args.expanded: [count, keys, expanded_row_floats].
 void expand(const Exec& exec, const ExpandAndAttendArgs& args, int keys, int head, int count) {
   const int key_dims = args.key_dims, offset = expanded_value_offset(key_dims), rotary = args.rotary();
   const int latent_dim = args.rank + rotary, row = expanded_row_floats(key_dims, args.value_dims);
@@ -25,7 +25,7 @@ void expand(const Exec& exec, const ExpandAndAttendArgs& args, int keys, int hea
                     head_floats, row, /*zeros=*/offset - key_dims});
 }
 
-// The span's rows over the keys at positions [first, last).
+// Attends from the span's rows to the keys at positions [first, last).
 void attend_piece(const Exec& exec, const ExpandAndAttendArgs& args, Position first, Position last, float* out,
                   float* lse) {
   const RowSpan& span = args.span;

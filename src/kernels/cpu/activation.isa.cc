@@ -20,7 +20,7 @@ struct ActivationValues {
 
   template <ActivationKind kKind>
   [[gnu::always_inline]] V activated(V a, V b, V weight) const {
-    // The limit comes first: of two operands of which one is NaN, min and max give the second.
+    // The limit comes first: if one of two operands is NaN, min and max give the second.
     a = min_of(limit, a);
     b = max_of(lowest, min_of(limit, b));
     const V s =

@@ -1,6 +1,6 @@
-// The CPU's composed ops (kernels/ops/ops.h): the parts that they are made of everywhere, but a few rows through all
-// parts of an op instead of all rows through one part after the other. So a step of one row has one call where it would
-// have ten, and more rows are shared among the threads in one fork.
+// The CPU's composed ops (kernels/ops/ops.h). They are made of the same parts as everywhere, but a few rows go through
+// all parts of an op instead of all rows through one part after the other. So a step of one row has one call where it
+// would have ten, and more rows are shared among the threads in one fork.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace sluice::cpu_ops {
 namespace {
 
-// part(exec of this thread, begin, end) for pieces of rows [0, rows).
+// Calls part(exec of this thread, begin, end) for pieces of rows [0, rows).
 template <class Part>
 void by_rows(const Exec& exec, int rows, std::size_t operations_per_row, const Part& part) {
   const Exec inner = on_this_thread(exec);
@@ -106,14 +106,14 @@ void add_norm(const Exec& exec, const AddNormArgs& args) {
 
 namespace {
 
-// Whether each head's part of the forms of `out` can be made by itself.
+// True if each head's part of the forms of `out` can be made by itself.
 bool forms_by_heads(const AttendArgs& args) {
   return std::ranges::all_of(kPreparedForms, [&](InputForm form) {
     return args.out_rows.form(form) == nullptr || args.value_dims % input_block(form) == 0;
   });
 }
 
-// The forms of columns [from, to) of row `row`, whose parts lie side by side.
+// Makes the forms of columns [from, to) of row `row`, whose parts lie next to each other.
 void make_forms(const KernelTable& kernels, const Rows& rows, int row, int from, int to) {
   for (const InputForm form : kPreparedForms) {
     if (rows.form(form) == nullptr) continue;
@@ -128,7 +128,7 @@ void make_forms(const KernelTable& kernels, const Rows& rows, int row, int from,
   }
 }
 
-// What attend() does before and after the keys, for the rows and heads of a piece.
+// The work of attend() before and after the keys, for the rows and heads of a piece.
 class HeadForms {
  public:
   HeadForms(const Exec& exec, const AttendArgs& args)

@@ -16,7 +16,7 @@ namespace sluice::cpu_ops {
 
 namespace {
 
-// Reused between calls, so that a step allocates nothing once warm.
+// The memory of a call, reused between calls, so that a step allocates nothing once warm.
 struct ExpertsScratch {
   // The (row, slot) pairs of one expert, which are contiguous once sorted; the shared expert is a group of all rows.
   struct Group {
@@ -25,16 +25,16 @@ struct ExpertsScratch {
     const float* row_weights;       // [rows], null for 1
     float *gate, *up, *down, *out;  // [rows, inter], [rows, inter], inputs of the down product, its outputs
     int rows;
-    ExpertBiases biases;           // of this expert: [inter], [inter], [hidden]
-    std::byte* x_tiles = nullptr;  // inputs of kernels that want them as tiles: gate's and up's; null: row by row
-    bool down_tiles = false;       // the same of `down`
+    ExpertBiases biases;           // this expert's: [inter], [inter], [hidden]
+    std::byte* x_tiles = nullptr;  // gate's and up's inputs as tiles, for kernels that want them; null: row by row
+    bool down_tiles = false;       // the same for `down`
     float* gathered = nullptr;     // [rows, inputs of down]: the activations of all ranks; null: gate has them all
   };
   std::vector<Group> groups;
   struct RowBlock {
     int group, row;
   };
-  std::vector<RowBlock> blocks;                             // of the groups whose inputs become tiles
+  std::vector<RowBlock> blocks;                             // blocks of the groups whose inputs become tiles
   std::vector<std::int32_t> first, sorted_rows, positions;  // by expert, by sorted pair, by (row, slot)
   FloatBuffer row_weights, gate, up, gathered, down, outputs, tiles;
   std::array<FloatBuffer, kInputForms> inputs;  // by InputForm; x itself where that is kF32
@@ -42,7 +42,7 @@ struct ExpertsScratch {
 
 using Group = ExpertsScratch::Group;
 
-// Counting sort of the (row, slot) pairs by expert, stable: scratch.first[e] is where expert e's pairs begin.
+// Sorts the (row, slot) pairs by expert, a stable counting sort: scratch.first[e] is where expert e's pairs begin.
 void sort_pairs(const ExpertsArgs& args, ExpertsScratch& scratch) {
   const auto pairs = static_cast<std::size_t>(args.rows) * static_cast<std::size_t>(args.slots);
   scratch.first.assign(args.experts.size() + 1, 0);
@@ -69,12 +69,12 @@ std::size_t down_floats(const Group& group) {
          static_cast<std::size_t>(input_floats(group.weights->down.input_form(), inter));
 }
 
-// Whether each rank computes a share of the activations, and needs all of them.
+// True if each rank computes a share of the activations, and needs all of them.
 bool gathers(const ExpertWeights& weights) {
   return weights.gate.out() < weights.down.in();
 }
 
-// Outputs of a row, of this rank.
+// The number of a row's outputs on this rank.
 int outputs_of(const ExpertsArgs& args) {
   return (args.shared != nullptr ? *args.shared : args.experts.front()).down.out();
 }
@@ -134,7 +134,7 @@ void make_groups(const LinearKernels& linear, const ExpertsArgs& args, ExpertsSc
   }
 }
 
-// Row inputs in the form that `weight` wants.
+// Returns the inputs of a row in the form that `weight` wants.
 const float* inputs_of(const ExpertsArgs& args, ExpertsScratch& scratch, const LinearWeight& weight,
                        std::ptrdiff_t& stride) {
   const InputForm form = weight.input_form();
@@ -152,7 +152,8 @@ void add_biases(const LinearPiece& piece, const float* bias, const float* row_we
   }
 }
 
-// What a piece of the activations, whole blocks of them, is as inputs of the down product, unless that is f32.
+// Makes inputs of the down product from a piece of the activations, which is whole blocks of them, unless the inputs
+// are f32.
 void prepare_down(const KernelTable& kernels, const Group& group, const LinearPiece& piece) {
   const InputForm form = group.weights->down.input_form();
   if (form == InputForm::kF32) return;
@@ -171,8 +172,8 @@ void prepare_down(const KernelTable& kernels, const Group& group, const LinearPi
   }
 }
 
-// The activation m of the outputs of one piece of one group, in gate and, unless that is f32, in the form that the down
-// product wants, in `down`.
+// Computes the activation m of the outputs of one piece of one group, in gate; unless the down product's inputs are
+// f32, also in the form that it wants, in `down`.
 void activate(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch, const LinearPiece& piece) {
   const Group& group = scratch.groups[static_cast<std::size_t>(piece.item)];
   const LinearKernels& kernels = exec.kernels->linear;
@@ -225,7 +226,7 @@ void gather_activations(const Exec& exec, ExpertsScratch& scratch) {
   exec.pool->run(static_cast<int>(scratch.groups.size()), std::ref(prepare));
 }
 
-// The inputs of groups whose kernels want them so as tiles, once for all pieces.
+// Makes the inputs of groups whose kernels want tiles, once for all pieces.
 void make_tiles(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scratch) {
   const LinearKernels& linear = exec.kernels->linear;
   const auto wants = [&](const Group& group) {
@@ -263,7 +264,8 @@ void add_rows(int count, const float* x, const float* z, float* y) {
   }
 }
 
-// Of a row's slots ascending, the shared expert last; two at a time, so that y is read and written half as often.
+// Adds a row's outputs, slots ascending, then the shared expert; two at a time, so that y is read and written half as
+// often.
 void combine_rows(const ExpertsArgs& args, const ExpertsScratch& scratch, const float* outputs, int begin, int end) {
   const Group* shared = args.shared != nullptr ? &scratch.groups.back() : nullptr;
   const int columns = outputs_of(args), count = args.slots + (shared != nullptr ? 1 : 0);
@@ -288,7 +290,7 @@ void combine_rows(const ExpertsArgs& args, const ExpertsScratch& scratch, const 
 
 void experts(const Exec& exec, const ExpertsArgs& args) {
   thread_local ExpertsScratch of_thread;
-  ExpertsScratch& scratch = of_thread;  // the threads of the pool work in this one's
+  ExpertsScratch& scratch = of_thread;  // the threads of the pool work in the caller's
   if (args.rows == 0) return;
   sort_pairs(args, scratch);
   const LinearKernels& linear = exec.kernels->linear;
@@ -338,7 +340,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
                 piece.out_end);
     add_biases(piece, g.biases.down, g.row_weights, g.out, columns);
   };
-  // One thread takes an expert after the other, whose weights lie side by side.
+  // One thread runs one expert after the other; an expert's weights lie next to each other.
   const auto all = [&](int, int) {
     for (int i = 0; i < groups; ++i) {
       LinearGrid::walk_all(of_activation(i), activation_tile, i, activation);

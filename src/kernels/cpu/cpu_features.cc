@@ -50,7 +50,7 @@ bool has_amx() {
   return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-// The compiler's built-in checks that the operating system saves the registers, too.
+// The compiler's built-in function checks that the operating system saves the registers, too.
 bool processor_has(CpuFeature feature) {
   switch (feature) {
     case kAvx2:
@@ -88,7 +88,7 @@ bool processor_has(CpuFeature feature) {
 
 CpuFeatures CpuFeatures::without(CpuFeature feature) const {
   CpuFeatures left;
-  for (const Known& known : kKnown) {  // what another builds on comes before it
+  for (const Known& known : kKnown) {  // a feature comes after those that it builds on
     if (known.feature != feature && has(known.feature) && left.has_all(known.builds_on))
       left = left.with(known.feature);
   }

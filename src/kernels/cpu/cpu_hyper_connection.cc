@@ -1,5 +1,5 @@
-// Hyper-connections (kernels/ops/hyper_connection.h): everything from one sub-layer to the next in one fork and, for
-// one row, two calls.
+// Hyper-connections (kernels/ops/hyper_connection.h): everything from one sub-layer to the next in one fork, and in two
+// calls for one row.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -17,15 +17,15 @@ namespace {
 
 constexpr int kMostMixes = 24;
 
-// The product fn z has 24 outputs, too few to share among threads, and thousands of inputs: it is cut into the blocks
-// of its order (kernels/ops/linear.h), whose sums are added up afterwards, ascending as the order has it. For weights
-// without scales, which are one tile of lines: then blocks lie one after the other.
+// The product fn z has 24 outputs, too few to share among threads, and thousands of inputs. So it is cut into the
+// blocks of its order (kernels/ops/linear.h), and the blocks' sums are added up afterwards, ascending as the order has
+// it. It is for weights without scales, which are one tile of lines: there blocks lie one after the other.
 class BlockSums {
  public:
-  // Rows beyond which there are pieces enough without.
+  // With more rows there are enough pieces without this.
   static constexpr int kMostRows = 128;
 
-  // Whether weights are such, of whole blocks.
+  // True if the weights are such lines, of whole blocks.
   static bool are_lines(const HyperConnectionWeights& weights) {
     const auto fits = [&](const LinearWeight& weight) {
       return weight.out() == 0 || (weight.view().format == WeightFormat::kF32 && weight.packed_bytes() > 0 &&
@@ -41,7 +41,7 @@ class BlockSums {
     const int block = first.view().block_inputs();
     rows_ = args.rows, mixes_ = args.post == nullptr ? kHcStreams : kMostMixes, blocks_ = first.in() / block;
     float* sums = sums_.get(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(blocks_ * mixes_));
-    // A few microseconds each for one row, and enough of them for threads of unequal speed.
+    // A piece takes a few microseconds for one row, and there are enough pieces for threads of unequal speed.
     const int per_piece = std::max(1, blocks_ / (4 * exec.pool->threads()));
     const auto piece = [&](int index, int) {
       for (int b = index * per_piece; b < std::min(blocks_, (index + 1) * per_piece); ++b) {
@@ -59,7 +59,7 @@ class BlockSums {
     exec.pool->run((blocks_ + per_piece - 1) / per_piece, std::ref(piece));
   }
 
-  // Rows [begin, end) of the product.
+  // Adds up rows [begin, end) of the product.
   void add_up(int begin, int end, float* y) {
     for (std::ptrdiff_t row = begin; row < end; ++row) {
       const float* sums = sums_.get(0) + row * blocks_ * mixes_;
@@ -72,7 +72,7 @@ class BlockSums {
   }
 
  private:
-  // Its inputs of block b alone.
+  // Returns the weight's inputs of block b alone.
   static LinearWeight cut(const LinearWeight& weight, int b) {
     WeightView view = weight.view();
     view.in = view.block_inputs();
@@ -85,7 +85,7 @@ class BlockSums {
   FloatBuffer sums_;  // [rows][block][mix]
 };
 
-// fn z of all rows, and then, a few rows at a time, what follows it: after(begin, end).
+// Computes fn z of all rows, and then, a few rows at a time, calls after(begin, end) for the rest.
 template <class After>
 void mix_then(const Exec& exec, const HcMixArgs& args, std::size_t operations_after, const After& after) {
   const LinearWeight &first = args.weights->fn[0], &second = args.weights->fn[1];
@@ -93,8 +93,8 @@ void mix_then(const Exec& exec, const HcMixArgs& args, std::size_t operations_af
   const int mixes = head ? kHcStreams : kMostMixes, in = kHcStreams * args.dim;
   SLUICE_CHECK(first.in() == in && first.out() + second.out() == mixes, "fn maps the streams to the mixes");
   thread_local BlockSums of_thread;
-  BlockSums& sums = of_thread;  // the threads of the pool read this one's
-  // Uncut, the chains of its blocks hide each other's latency: threads have to bring more than that.
+  BlockSums& sums = of_thread;  // the threads of the pool read the caller's
+  // In an uncut product the chains of its blocks hide each other's latency: threads have to bring more than that.
   const std::int64_t macs = std::int64_t{1} * args.rows * mixes * in, threads = exec.pool->threads();
   const bool lines = args.rows <= BlockSums::kMostRows && BlockSums::are_lines(*args.weights);
   const bool shared = threads > 1 && macs >= threads * kForkMacs, cut = shared && lines;

@@ -11,8 +11,9 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// fn z of R rows: lines of 16 outputs and of 8 (cpu/linear_layout.h), so that each input is broadcast once for both.
-// The order is that of kernels/ops/linear.h. Blocks side by side are chains enough for the latency of an fma.
+// Computes fn z of R rows from lines of 16 outputs and of 8 (cpu/linear_layout.h), so that each input is broadcast once
+// for both. The order is that of kernels/ops/linear.h. Several blocks at once are chains enough for the latency of an
+// fma.
 template <class V, int R>
 [[gnu::always_inline]] inline void product_rows(const HcMixArgs& args, int row) {
   constexpr int kMixes = kGroupOutputs + kHalfGroupOutputs, kPairs = 64, kBlock = 2 * kPairs;
@@ -64,7 +65,7 @@ template <class V, int R>
   }
 }
 
-// run<R>(first row) for rows [begin, end), kMost at once at most, in parts as even as they come.
+// Calls run<R>(first row) for rows [begin, end), at most kMost at once, in parts as even as they come.
 template <int kMost, class Run>
 [[gnu::always_inline]] inline void in_parts(int begin, int end, const Run& run) {
   const auto with = [&]<int R>(const auto& self, int row, int count) __attribute__((always_inline)) -> void {
@@ -97,7 +98,7 @@ template <class V>
   return a + permute_xor<4>(a);
 }
 
-// R matrices side by side: a step is a chain of additions and a division, so one alone would only wait.
+// R matrices at once: a step is a chain of additions and a division, so one alone would only wait.
 template <class V, int R>
 [[gnu::always_inline]] inline void sinkhorn(V (&a)[R], float hc_eps, int iterations) {
   const V eps = V::broadcast(hc_eps);

@@ -1,6 +1,7 @@
-// The CPU's parts, and the ops that are not composed of them: each cuts its rows, outputs or heads into tiles for the
+// The CPU's parts, and the ops that are not composed of them. Each cuts its rows, outputs or heads into tiles for the
 // kernels of exec.kernels and runs them on the threads of exec.pool. Tiles follow from shapes alone; they decide which
 // thread computes a row, never how.
+// Used by kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #pragma once
 
 #include <functional>
@@ -15,8 +16,8 @@ SLUICE_PARTS(SLUICE_OP)
 SLUICE_WHOLE_OPS(SLUICE_OP)
 #undef SLUICE_OP
 
-// kernels.run() of outputs [begin, end), cut like its, also for a weight that is packed when it is used: then as much
-// of it as one thread needs at a time is packed into memory of the thread's own, once for all rows.
+// kernels.run() for outputs [begin, end), cut like run()'s, also for a weight that is packed when it is used. It packs
+// such a weight, as much as one thread needs at a time, into the thread's own memory, once for all rows.
 void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end);
 
 // Composed ops that fork less here than their parts would one after the other.
@@ -27,14 +28,14 @@ void store_kv(const Exec& exec, const StoreKvArgs& args);
 void index_select(const Exec& exec, const IndexSelectArgs& args);
 void attend(const Exec& exec, const AttendArgs& args);
 
-// attend_keys() in pieces of rows and heads: around(piece, keys) calls keys() at its time.
+// attend_keys() in pieces of rows and heads: around(piece, keys) calls keys() when it is ready for the piece's keys.
 struct AttendPiece {
   int begin, end, head_begin, head_end;
 };
 using AroundTile = std::function<void(const AttendPiece& piece, const std::function<void()>& keys)>;
 void attend_keys_around(const Exec& exec, const AttendArgs& args, const AroundTile& around);
 
-// Rows [begin, end) of norm_inputs().
+// Does rows [begin, end) of norm_inputs().
 void norm_rows(const KernelTable& kernels, const NormInputsArgs& args, int begin, int end);
 void check_norm(const NormInputsArgs& args);
 

@@ -54,7 +54,7 @@ void simulate_rows(const Exec& exec, const SimulateRowsArgs& args) {
 
 namespace {
 
-// Rows [begin, end) of a step, of one of its spans.
+// Does rows [begin, end) of a step, which belong to one of its spans.
 void previous_rows_of_span(const KernelTable& kernels, const PreviousRowsArgs& args, int index, int begin, int end) {
   const RowSpan& span = args.step->spans[static_cast<std::size_t>(index)];
   const int dims = args.format.dims;

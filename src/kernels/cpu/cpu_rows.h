@@ -1,5 +1,6 @@
 // Row codecs (kernels/ops/row_codec.h) over sixteen lanes V. Shapes and bit patterns that the fast forms do not cover
 // go to the scalar definitions.
+// Used by kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #pragma once
 
 #include "base/formats/number_formats.h"
@@ -15,8 +16,8 @@ template <class V>
 }
 
 // The magnitude's code in a format of kMantissa bits whose smallest normal is 2^kMinExponent, rounded to nearest even,
-// for a magnitude that does not exceed the largest: below the smallest normal by adding a number whose last bit is the
-// format's, else on the f32 bits.
+// for a magnitude that does not exceed the largest. Below the smallest normal it adds a number whose last bit is the
+// format's; above, it works on the f32 bits.
 template <class V, int kMantissa, int kMinExponent>
 [[gnu::always_inline]] inline typename V::Int small_float_code(V clamped) {
   using I = typename V::Int;
@@ -51,7 +52,7 @@ template <class V>
 template <class V>
 [[gnu::always_inline]] inline typename V::Int e2m1_codes(V x) {
   using I = typename V::Int;
-  const V number = min_of(x, V::broadcast(6.0F));  // of two operands of which one is NaN the second
+  const V number = min_of(x, V::broadcast(6.0F));  // if one of two operands is NaN, the second
   const I code = small_float_code<V, 1, 0>(min_of(magnitude(number), V::broadcast(6.0F)));
   return code | (shift_right<28>(as_bits(number)) & I::broadcast(8));
 }
@@ -86,7 +87,7 @@ template <RowScales kScales, class V>
   }
 }
 
-// Dividing by a power of two is multiplying by its inverse, which is a normal number for every scale that can occur.
+// To divide by a power of two is to multiply by its inverse, which is a normal number for every scale that can occur.
 template <class V>
 [[gnu::always_inline]] inline V inverse(V scale) {
   return V::broadcast(1.0F) / scale;
@@ -117,11 +118,11 @@ template <class V>
   for (int i = 0; i < n; i += 16) V::load_bf16(in + 2 * i).store(x + i);
 }
 
-// Whether the fast forms cover the shape.
+// True if the fast forms cover the shape.
 template <RowCodec kCodec>
 [[gnu::always_inline]] inline bool in_whole_vectors(int dims, int rope_dims) {
   constexpr RowCodecInfo kInfo = row_codec(kCodec);
-  constexpr int kCodes = kInfo.values == RowValues::kE4m3 ? 64 : 32;  // that are decoded at once
+  constexpr int kCodes = kInfo.values == RowValues::kE4m3 ? 64 : 32;  // codes that are decoded at once
   const int in_blocks = kInfo.in_blocks(dims, rope_dims);
   return kInfo.block % kCodes == 0 && in_blocks % kCodes == 0 && (dims - in_blocks) % 16 == 0;
 }
@@ -140,7 +141,7 @@ template <RowCodec kCodec, class Run>
   }
 }
 
-// A block of `n` codes. False if a code or its scale needs the scalar form.
+// Codes a block of `n` values. Returns false if a code or its scale needs the scalar form.
 template <class V, RowCodec kCodec>
 [[gnu::always_inline]] inline bool decode_block(const std::byte* codes, const std::byte* scale_bytes, int n, float* x) {
   constexpr RowCodecInfo kInfo = row_codec(kCodec);
@@ -175,7 +176,7 @@ template <class V, RowCodec kCodec>
   }
 }
 
-// Of a shape in_whole_vectors(). False if a code or scale needs the scalar form.
+// Decodes a row of a shape for which in_whole_vectors() holds. Returns false if a code or scale needs the scalar form.
 template <class V, RowCodec kCodec>
 [[gnu::always_inline]] inline bool decode_one(const RowFormat& format, RowRef row, float* x) {
   constexpr RowCodecInfo kInfo = row_codec(kCodec);
@@ -195,7 +196,7 @@ template <class V, RowCodec kCodec>
   }
 }
 
-// False if the shape, a code or a scale needs the scalar form.
+// Returns false if the shape, a code or a scale needs the scalar form.
 template <class V>
 [[gnu::always_inline]] inline bool decode_fast(const RowFormat& format, RowRef row, float* x) {
   bool fast = false;
@@ -208,8 +209,8 @@ template <class V>
 
 // Cached rows as f32 for the products of attention: decoded into scratch, or read where they lie.
 
-// Dims in whole vectors; and the distance of decoded rows, which is no power of two, so that a column of them does not
-// fall into a few sets of the cache.
+// Dims in whole vectors, and the distance of decoded rows. The distance is no power of two, so that a column of rows
+// does not fall into a few sets of the cache.
 [[gnu::always_inline]] inline int padded_dims(int dims) {
   return (dims + 15) / 16 * 16;
 }
@@ -217,7 +218,7 @@ template <class V>
   return padded_dims(dims) + 16;
 }
 
-// Where `row` can be read as f32, padded with zeros: in `into` (key_stride floats), or in the cache.
+// Returns where `row` can be read as f32, padded with zeros: in `into` (key_stride floats), or in the cache.
 template <class V>
 [[gnu::always_inline]] inline const float* key_values(const RowFormat& format, RowRef row, float* into) {
   if (format.dims % 16 == 0 && format.codec == RowCodec::kF32) return reinterpret_cast<const float*>(row.data);

@@ -28,7 +28,7 @@ template <class V, RowCodec kCodec>
   }
 }
 
-// x[0..n) as a block would store it.
+// Rounds x[0..n) as a block would store it.
 template <class V, RowValues kValues>
 [[gnu::always_inline]] inline void simulate_block(float* x, int n) {
   const V scale = block_scale<V, kValues>(x, n);

@@ -26,7 +26,7 @@ bool stands_before(const Candidate& x, const Candidate& y) {
   return x.a > y.a || (x.a == y.a && x.id < y.id);
 }
 
-// Of a thread; no allocation once warm.
+// A thread's memory; it allocates nothing once warm.
 struct SampleScratch {
   std::vector<float> adjusted, weights;
   std::vector<std::int32_t> bucket_of;
@@ -37,7 +37,7 @@ std::uint64_t weight_units(float w) {
   return static_cast<std::uint64_t>(std::llrint(w * kWeightUnits));
 }
 
-// The first of the list; -inf, 0 when every candidate is.
+// The first of the list; -inf and 0 if every candidate is -inf.
 struct Peak {
   Candidate first{-kInfinity, 0};
   bool numbers = true;
@@ -73,7 +73,7 @@ const float* adjust(const float* logits, int vocab, const SampleRow& row, const 
   return to.data();
 }
 
-// The candidates of a row and what the filters leave of them.
+// The candidates of a row and those that the filters leave.
 class RowSampler {
  public:
   RowSampler(const KernelTable& kernels, const SampleRow& row, const float* a, int vocab, Candidate first,
@@ -87,7 +87,7 @@ class RowSampler {
         min_p_(row.temperature == 0.0F ? 0.0F : row.min_p),
         scratch_(scratch) {}
 
-  // Once. At temperature 0 without filters.
+  // Draws the token; call it once. At temperature 0 no filter applies.
   TokenId draw() {
     if (row_.temperature == 0.0F) return first_.id;
     if (row_.top_k > 0 && row_.top_k < vocab_) {
@@ -106,7 +106,7 @@ class RowSampler {
     }
     return best_with_noise();
   }
-  // Processed ones, behind draw().
+  // Adds processed log-probabilities, after draw().
   void add_logprobs(SampledRow* out);
 
  private:
@@ -129,7 +129,7 @@ class RowSampler {
   const Candidate first_;
   const float r_, min_p_;
   SampleScratch& scratch_;
-  Candidate last_{kLowest, std::numeric_limits<TokenId>::max()};  // that the filters keep
+  Candidate last_{kLowest, std::numeric_limits<TokenId>::max()};  // the last that the filters keep
 };
 
 // The last candidate of the shortest head of the list whose sum of value() reaches enough(sum over all candidates above
@@ -138,13 +138,13 @@ class RowSampler {
 template <class Value, class Enough>
 Candidate RowSampler::last_of_head(const Value& value, const Enough& enough) {
   constexpr int kBuckets = 512;
-  constexpr float kReach = 16.0F;  // what lies further down shares the last bucket
+  constexpr float kReach = 16.0F;  // candidates further down share the last bucket
   scratch_.bucket_of.resize(static_cast<std::size_t>(vocab_));
   std::int32_t* bucket_of = scratch_.bucket_of.data();
   const float* const a = a_;
   const float first = first_.a, r = r_, last_bucket = kBuckets - 1;
   const int vocab = vocab_;
-  for (int i = 0; i < vocab; ++i) {  // in vectors
+  for (int i = 0; i < vocab; ++i) {  // written so that it becomes vectors
     const auto place = static_cast<std::int32_t>(std::min((first - a[i]) * r * (kBuckets / kReach), last_bucket));
     bucket_of[i] = place + static_cast<int>(a[i] < kLowest);
   }
@@ -161,7 +161,7 @@ Candidate RowSampler::last_of_head(const Value& value, const Enough& enough) {
   for (TokenId id = 0; id < vocab_; ++id) {
     if (bucket_of[id] == last) bucket.push_back({a_[id], id});
   }
-  // What precedes `begin` does not reach it; with [begin, end) it does.
+  // The candidates before `begin` do not reach it; with [begin, end) they do.
   auto begin = bucket.begin(), end = bucket.end();
   while (end - begin > 1) {
     const auto middle = begin + (end - begin) / 2;
@@ -178,10 +178,10 @@ Candidate RowSampler::last_of_head(const Value& value, const Enough& enough) {
   return *begin;
 }
 
-// Ids are taken in blocks, so that most candidates are left out by vectors of bounds.
+// Ids are handled in blocks, so that vectors of bounds leave out most candidates.
 constexpr int kBlock = 64;
 
-// Whether one of a block's candidates could have a z of `best` or more.
+// True if one of a block's candidates could have a z of `best` or more.
 bool RowSampler::may_win(const float* a, float best) const {
   const float floor = last_.a;
   int any = 0;
@@ -229,7 +229,7 @@ TokenId RowSampler::best_with_noise() {
   return token;
 }
 
-// The first `count` of the list, by insertion: few candidates are better than the last of so many.
+// Finds the first `count` of the list, by insertion: few candidates are better than the last of `count`.
 int head_of_list(const float* a, int vocab, int count, std::array<TokenId, kSampledTop + kSampledIds>* ids) {
   Candidate head[kSampledTop];
   int size = 0;
@@ -244,7 +244,8 @@ int head_of_list(const float* a, int vocab, int count, std::array<TokenId, kSamp
   return size;
 }
 
-// `logprob` of each; the best are those of the first so many by their values that `kept` keeps, a head of them.
+// Adds the log-probability `logprob` of each. The best ones are the first top_logprobs by value that `kept` keeps,
+// which are a head of the list.
 template <class Logprob, class Kept>
 void list_logprobs(const SampleRow& row, const float* values, int vocab, const Logprob& logprob, const Kept& kept,
                    SampledRow* out) {

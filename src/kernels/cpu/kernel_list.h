@@ -1,6 +1,8 @@
-// What a file of kernels offers: each kernel with its name and the features that it needs. For each of its entries a
+// KernelList: the kernels of one file, each with its name and the features that it needs. For each of its entries a
 // table (cpu/kernel_table.h) takes the first kernel that it may use, from all lists in their order
 // (cpu/kernel_lists.h).
+// (cpu/kernel_lists.h).
+// Used by kernels/cpu.
 #pragma once
 
 #include <initializer_list>
@@ -14,11 +16,11 @@ namespace sluice {
 
 // An entry of a table that is not linear.
 struct Kernel {
-  const char* name;   // of the function, in namespace sluice::cpu
+  const char* name;   // the function's name, in namespace sluice::cpu
   const char* entry;  // "rms_norm"
-  CpuFeatures needs;  // besides those of its target
+  CpuFeatures needs;  // in addition to those of its target
   void (*put)(KernelTable& table);
-  const void* (*get)(const KernelTable& table);  // what the table calls
+  const void* (*get)(const KernelTable& table);  // the function that the table calls
 };
 
 template <class... T>
@@ -26,7 +28,7 @@ constexpr unsigned set_of(T... members) {
   return (0U | ... | (1U << static_cast<unsigned>(members)));
 }
 
-// Which weights: formats, without scales or with any but f32 ones apart, and formats with f32 scales.
+// A set of weights: formats, without scales or with any but f32 ones apart, and formats with f32 scales.
 struct WeightSet {
   unsigned formats = 0, f32_scaled = 0;
 
@@ -49,11 +51,11 @@ struct LinearKernel {
   void (*run)(const LinearJob& job, int rows, int begin, int end);
   WeightSet weights;
   unsigned inputs;                                               // set_of(InputForm...)
-  int rows_from = 1, rows_to = std::numeric_limits<int>::max();  // rows_from 0: not at all
+  int rows_from = 1, rows_to = std::numeric_limits<int>::max();  // rows_from 0: for no number of rows
   CpuFeatures needs{};
-  bool even_blocks = false;                            // takes only blocks of an even number of inputs
-  int block_inputs = std::numeric_limits<int>::max();  // takes only blocks of so many inputs at most
-  int block_multiple = 1;                              // takes only blocks of multiples of so many
+  bool even_blocks = false;                            // only for blocks of an even number of inputs
+  int block_inputs = std::numeric_limits<int>::max();  // only for blocks of at most this many inputs
+  int block_multiple = 1;                              // only for blocks of a multiple of this many
   bool any_group = false;  // outputs of one row begin and end at any multiple of 16 (cpu/linear_layout.h)
   bool tiles = false;      // wants its inputs as tiles (LinearJob::x_tiles), 32 outputs each
 
@@ -69,8 +71,8 @@ inline constexpr unsigned kTilesInputs = set_of(InputForm::kTiles);
 inline constexpr int kTilesFromRows = 2;  // rows from which kernels on tiles pay
 inline constexpr unsigned kInt8Inputs = set_of(InputForm::kInt8);
 
-// Of a file, for one target: target::file_kernels (cpu/kernel_lists.h). Constants, so that those of targets that this
-// machine lacks can be read, too.
+// The kernels of a file for one target: target::file_kernels (cpu/kernel_lists.h). They are constants, so that those of
+// targets that this machine lacks can be read, too.
 struct KernelList {
   std::span<const Kernel> kernels;
   std::span<const LinearKernel> linears;
@@ -83,18 +85,18 @@ struct KernelList {
     name, #entry, ::sluice::CpuFeatures{__VA_ARGS__}, [](::sluice::KernelTable& table) { table.entry = function; }, \
         [](const ::sluice::KernelTable& table) { return reinterpret_cast<const void*>(table.entry); }               \
   }
-// The function of this target as the entry of a table; then the features that it needs.
+// Makes an entry of a table of this target's function, and the features that it needs.
 #define SLUICE_KERNEL(entry, function, ...) \
   SLUICE_NAMED_KERNEL(SLUICE_KERNEL_NAME(function), entry, function, __VA_ARGS__)
 
-// The function of this target as a kernel of linears: the weights `of` and the inputs `with`, then what else
-// LinearKernel has.
+// Makes a kernel of linears of this target's function: the weights `of` and the inputs `with`, then the other fields of
+// LinearKernel.
 #define SLUICE_LINEAR(function, of, with, ...)                                                                      \
   ::sluice::LinearKernel {                                                                                          \
     .name = SLUICE_KERNEL_NAME(function), .run = function, .weights = of, .inputs = with __VA_OPT__(, ) __VA_ARGS__ \
   }
 
-// What this file offers for its target.
+// Defines the kernels of this file for its target.
 #define SLUICE_KERNELS(file, ...)                       \
   extern const ::sluice::KernelList file##_kernels;     \
   constinit const ::sluice::KernelList file##_kernels { \

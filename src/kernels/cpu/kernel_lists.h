@@ -1,5 +1,6 @@
 // All lists of kernels, the preferred ones first: a line for each target of each file of kernels. A list is the
 // constant TARGET::FILE_kernels of that file.
+// Used by kernel_table.cc and kernels/cpu/scalar/ref.cc.
 #pragma once
 
 #include "kernels/cpu/kernel_list.h"

@@ -1,4 +1,4 @@
-// The flat table of `sluice kernels`.
+// The flat table that `sluice kernels` prints.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -35,7 +35,7 @@ std::vector<KernelRow> rows_of(const LinearKernels::Cell& cell, KernelRow row, i
   return rows;
 }
 
-// Of the usual blocks, then of those that other kernels take.
+// The rows of the usual blocks, then those of blocks for which other kernels run.
 std::vector<KernelRow> linear_rows(const LinearKernels::Cell& cell, const std::string& format) {
   const KernelRow row{.entry = "linear", .format = format};
   std::vector<KernelRow> rows = rows_of(cell, row, 32);
@@ -65,7 +65,7 @@ void add_linear_rows(const LinearKernels& linear, const WeightFormatInfo& info, 
     const auto& cell = linear.cell(info.format, f32_scales, form);
     if (cell.front() == nullptr) continue;
     std::vector<KernelRow> of_form = linear_rows(cell, std::string(info.name) + (f32_scales ? ", f32 scales" : ""));
-    if (of_form == last) {  // the same kernels as of the form before
+    if (of_form == last) {  // the same kernels as those of the form before
       for (std::size_t i = begin; i < rows.size(); ++i)
         rows[i].inputs += std::string(" ") + kInputNames[static_cast<std::size_t>(form)];
       continue;

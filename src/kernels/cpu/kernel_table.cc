@@ -64,13 +64,14 @@ LinearPacking packing_of(CpuFeatures features) {
 }
 
 // Kernels that ask for the weights of few rows ahead gain a third of the time from memory and lose a tenth from a
-// cache, where models lie whose weights are this small, but for some: weights of more values only are theirs.
+// cache. Models with weights as small as this lie in the cache, with few exceptions. So these kernels run for weights
+// of more values only.
 constexpr std::int64_t kSmallWeight = 1 << 17;
 bool asks_ahead(const LinearKernel& kernel) {
   return kernel.needs.has(kReadsAhead) && kernel.rows_from == 1;
 }
 
-// `kernel` goes behind those of the cell, unless one of them takes all that it does.
+// Appends `kernel` to those of the cell, unless one of them runs in all cases for which it would.
 void add_to(LinearKernels::Cell& cell, const LinearKernel& kernel) {
   for (const LinearKernel*& before : cell) {
     if (before == nullptr) {
@@ -101,7 +102,7 @@ void add_linears(LinearKernels& linear, CpuFeatures features, std::span<const Li
   }
 }
 
-// What is changed of the machine's features beyond the level: " -amx +reads_ahead".
+// The changes of the machine's features beyond the level: " -amx +reads_ahead".
 std::string changes(CpuFeatures features) {
   std::string text;
   CpuFeatures level = cpu_features();
@@ -138,7 +139,7 @@ KernelTable resolve(CpuFeatures features) {
   return table;
 }
 
-// Whether a kernel that needs these can run here, at the latest when a judgement is corrected by --kernels.
+// True if a kernel that needs these can run here, at the latest when --kernels corrects a judgement.
 bool can_run(CpuFeatures needs) {
   for (int i = 0; i < kCpuFeatures; ++i) {
     const auto feature = static_cast<CpuFeature>(i);

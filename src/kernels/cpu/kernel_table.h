@@ -1,9 +1,10 @@
-// KernelTable: the kernels that run, as plain function pointers over tiles of rows, resolved once from the lists of
-// kernels (cpu/kernel_list.h) for the features that may be used (kernels/device/cpu_features.h). Only for kernels/cpu
-// and its tests (tools/check_layering.sh).
+// KernelTable: the kernels that run, as plain function pointers over tiles of rows. They are resolved once from the
+// lists of kernels (cpu/kernel_list.h) for the features that may be used (kernels/device/cpu_features.h). Only for
+// kernels/cpu and its tests (tools/check_layering.sh).
 //
 // Every entry of every table gives the same bits as the scalar one (kernels/device/exec.h), so the choice changes speed
 // only.
+// Used by bench, kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #pragma once
 
 #include <array>
@@ -36,17 +37,17 @@ struct LinearKernel;
 
 class LinearKernels {
  public:
-  // Those that may run for a format of weights, with f32 scales apart or without, and a form of inputs: of these the
-  // first that takes the rows, the weight's blocks and its size. Null after the last, which takes all.
+  // The kernels that may run for a format of weights, with f32 scales apart or without, and a form of inputs. The first
+  // that fits the rows, the weight's blocks and its size runs. Null after the last, which fits all.
   using Cell = std::array<const LinearKernel*, 6>;
 
-  // Outputs [begin, end), cut like pack()'s, of y[0..rows). x is in the form that the weight multiplies.
+  // Computes outputs [begin, end), cut like pack()'s, of y[0..rows). x is in the form that the weight multiplies.
   void run(const LinearJob& job, int rows, int begin, int end) const;
   const LinearKernel& kernel(const WeightView& view, InputForm inputs, int rows) const;
-  // Whether that kernel wants its inputs as tiles.
+  // True if that kernel wants its inputs as tiles.
   bool wants_tiles(const LinearWeight& weight, int rows) const;
-  // A piece of one row should begin and end at multiples of so many outputs: where kernels take any group, of two,
-  // which are a pair of cache lines.
+  // A piece of one row should begin and end at multiples of this many outputs. For kernels that can do any group it is
+  // two groups, which are a pair of cache lines.
   int row_unit(const LinearWeight& weight) const;
   Cell& cell(WeightFormat format, bool f32_scales, InputForm inputs) {
     return cells_[f32_scales ? 1 : 0][static_cast<std::size_t>(format)][static_cast<std::size_t>(inputs)];
@@ -66,11 +67,11 @@ class LinearKernels {
 
 struct KernelTable {
   const char* isa = "scalar";         // the level (--isa), by which weights are packed
-  std::string name;                   // with what is changed of the machine's: "avx512vbmi -amx"
-  CpuFeatures features;               // what its kernels may need
-  std::vector<const Kernel*> chosen;  // of the entries below, linear's apart
+  std::string name;                   // with the changes of the machine's features: "avx512vbmi -amx"
+  CpuFeatures features;               // its kernels need no others
+  std::vector<const Kernel*> chosen;  // the kernels of the entries below, except linear's
   LinearKernels linear;
-  // kernels/weights/linear_inputs.h's prepare_inputs().
+  // The function prepare_inputs() of kernels/weights/linear_inputs.h.
   void (*prepare_inputs)(InputForm form, int count, const float* x, float* to) = nullptr;
   RowsKernel<ActivationArgs> activation = nullptr;
   RowsKernel<RmsNormArgs> rms_norm = nullptr;
@@ -86,12 +87,12 @@ struct KernelTable {
   using Attend = void (*)(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end);
   Attend attend = nullptr;           // f32
   Attend attend_bf16 = nullptr;      // AttendArgs::bf16, and value_offset a multiple of 32
-  Attend attend_bf16_odd = nullptr;  // of 16 only
+  Attend attend_bf16_odd = nullptr;  // a value_offset that is a multiple of 16 only
   Attend attend_tiles = nullptr;     // AttendArgs::tiles
   // Rows [begin, end), 64 at most, of head `head`.
   void (*attend_expanded)(const AttendExpandedArgs& args, int head, int begin, int end) = nullptr;
   RowsKernel<MergeAttentionArgs> merge_attention = nullptr;
-  // Scores a tile: to args.scores where the caller wants them, and to the candidates of its rows.
+  // Scores a tile: writes to args.scores if the caller wants them, and to the candidates of its rows.
   using IndexScores = void (*)(const IndexTile& tile);
   IndexScores index_scores = nullptr;      // kernels for each of IndexQueries: kFloats
   IndexScores index_scores_fp8 = nullptr;  // kBf16
@@ -102,7 +103,7 @@ struct KernelTable {
            : queries == IndexQueries::kBf16 ? index_scores_fp8
                                             : index_scores;
   }
-  // Leaves the k best of the candidates, by the rule of kernels/ops/indexer.h, where there are more.
+  // Leaves the k best of the candidates, by the rule of kernels/ops/indexer.h, if there are more.
   void (*keep_best)(IndexCandidates& candidates, int k) = nullptr;
   // Channels [begin, end) of span `span` of the args.
   void (*compress)(const CompressArgs& args, int span, int begin, int end) = nullptr;
@@ -111,11 +112,11 @@ struct KernelTable {
                       int count) = nullptr;
   void (*decode_rows)(const RowFormat& format, const RowRef* rows, int count, float* x, std::ptrdiff_t ldx) = nullptr;
   void (*simulate_rows)(RowCodec codec, int dims, int rope_dims, float* x, std::ptrdiff_t ldx, int count) = nullptr;
-  // The weights w of a row's candidates, and the sum of W (kernels/ops/sample.h).
+  // Computes the weights w of a row's candidates, and the sum of W (kernels/ops/sample.h).
   std::uint64_t (*sample_weights)(const SampleWeightsArgs& args) = nullptr;
 };
 
-// The table for exactly these features, which the machine must have. One for each set, which is kept.
+// The table for exactly these features, which the machine must have. There is one for each set, which is kept.
 const KernelTable& kernels_with(CpuFeatures features);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 // kernels/common/math.h over sixteen lanes V (cpu/<isa>/vec.h), operation by operation, and the reductions of
 // kernels/device/exec.h.
+// Used by kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #pragma once
 
 #include "kernels/common/math.h"
@@ -64,7 +65,7 @@ template <class V>
   return select(greater(x, V::broadcast(20.0F)), x, y);
 }
 
-// Of the n values from p on, sixteen at most.
+// Loads the n values from p on, sixteen at most.
 template <class V>
 [[gnu::always_inline]] inline V load_up_to_16(const float* p, int n) {
   return n >= 16 ? V::load(p) : V::load_first(p, n);
@@ -96,8 +97,8 @@ template <class T>
   return max_of(a, permute_xor<1>(a));
 }
 
-// 1 / sqrt(lanes16(x * x) / n + eps) of R rows, in every lane. A row is one chain of additions, so rows go side by
-// side.
+// 1 / sqrt(lanes16(x * x) / n + eps) of R rows, in every lane. A row is one chain of additions, so several rows are
+// added at once.
 template <class V, int R>
 [[gnu::always_inline]] inline void reciprocal_rms(const float* x, std::ptrdiff_t ldx, int n, float eps, V (&out)[R]) {
   V sum[R];

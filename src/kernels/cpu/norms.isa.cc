@@ -59,7 +59,7 @@ void layer_norm(const LayerNormArgs& args, int begin, int end) {
   }
 }
 
-// Pairs [0, n / 2) of one head. `flip` has the sign bit set in every lane for the inverse rotation.
+// Rotates pairs [0, n / 2) of one head. `flip` has the sign bit set in every lane for the inverse rotation.
 template <class V>
 [[gnu::always_inline]] inline V rotate(V x, V table, typename V::Int flip_sin, typename V::Int flip_sin_swapped) {
   const V turn = as_float(as_bits(table) ^ flip_sin);                             // c, s, c, s, ...
@@ -77,8 +77,8 @@ template <class V>
       .store_first(x + i, n - i);
 }
 
-// Pairs (i, i + n / 2): plain code, which the compiler turns into vectors.
-template <class V>  // of which ISA; one copy each
+// Rotates pairs (i, i + n / 2). It is plain code, which the compiler turns into vectors.
+template <class V>  // the ISA's vector: one copy each
 void rotate_halves(float* x, const float* table, int pairs, bool inverse) {
   for (int i = 0; i < pairs; ++i) {
     const float c = table[2 * i], s = inverse ? -table[2 * i + 1] : table[2 * i + 1];
@@ -88,7 +88,7 @@ void rotate_halves(float* x, const float* table, int pairs, bool inverse) {
   }
 }
 
-// R heads, each with its norm.
+// Norms R heads, each by itself.
 template <class V, int R>
 [[gnu::always_inline]] inline void normalise_heads(float* x, const RopeHeadsArgs& args) {
   V r[R];

@@ -1,4 +1,5 @@
 // Scores as integers of the same order (kernels/common/order_key.h), and the best of many, over sixteen lanes V.
+// Used by kernels/cpu/attention/index_scorer.h and route.isa.cc.
 #pragma once
 
 #include <limits>
@@ -11,13 +12,13 @@ namespace sluice::cpu::SLUICE_ISA {
 template <class V>
 [[gnu::always_inline]] inline typename V::Int order_keys(V scores) {
   using I = typename V::Int;
-  // Of two operands of which one is NaN max_of() gives the second.
+  // If one of two operands is NaN, max_of() gives the second.
   const V numbers = max_of(scores, V::broadcast(-std::numeric_limits<float>::infinity()));
   const I bits = as_bits(numbers + V::zero());
   return bits ^ (shift_right_signed<31>(bits) & I::broadcast(0x7FFFFFFF));
 }
 
-// How many of keys[0..n), n a multiple of 16, are above `bound`.
+// Counts the keys of keys[0..n), n a multiple of 16, that are above `bound`.
 template <class V>
 [[gnu::always_inline]] inline int count_above(const std::int32_t* keys, int n, std::int32_t bound) {
   using I = typename V::Int;
@@ -64,7 +65,7 @@ template <class V>
   return {static_cast<std::int32_t>(low), at_least};
 }
 
-// Of the lanes of `mask` the first n; takes them off n.
+// Returns the first n of the lanes of `mask`, and subtracts their number from n.
 template <class V>
 [[gnu::always_inline]] inline typename V::Mask take_first(typename V::Mask mask, int& n) {
   unsigned left = bits(mask);
@@ -73,7 +74,7 @@ template <class V>
   return mask & first_lanes_of<V>(end);
 }
 
-// The k best stay, in their order, and of those that tie for the last places the first (kernels/common/index_tile.h).
+// Keeps the k best, in their order, and of those that tie for the last places the first (kernels/common/index_tile.h).
 template <class V>
 void keep_best(IndexCandidates& candidates, int k) {
   using I = typename V::Int;
@@ -85,7 +86,7 @@ void keep_best(IndexCandidates& candidates, int k) {
   const I bound = I::broadcast(threshold.key);
   int ties = threshold.at_least == k ? k : k - count_above<V>(keys, count, threshold.key);
   int kept = 0;
-  for (int i = 0; i < count; i += 16) {  // what is written lies in what has been read
+  for (int i = 0; i < count; i += 16) {  // the written part lies in what has been read
     const I key = I::load(keys + i), entry = I::load(entries + i);
     auto taken = greater(key, bound);
     const auto equals = equal(key, bound);
@@ -98,7 +99,8 @@ void keep_best(IndexCandidates& candidates, int k) {
   candidates.bound = threshold.key;
 }
 
-// Scores of entries [first, first + count), 64 at most, from `scores`, which may be read up to the next multiple of 16.
+// Adds the scores of entries [first, first + count), 64 at most, from `scores`, which may be read up to the next
+// multiple of 16.
 template <class V>
 [[gnu::always_inline]] inline void add_candidates(const float* scores, std::int32_t first, int count, int k,
                                                   IndexCandidates& candidates) {

@@ -8,7 +8,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// The first lane of the largest key of keys[0..n), n a multiple of 16; that key becomes the smallest.
+// Returns the first lane of the largest key of keys[0..n), n a multiple of 16; that key becomes the smallest.
 template <class V>
 [[gnu::always_inline]] inline std::int32_t take_best(std::int32_t* keys, int n) {
   using I = typename V::Int;
@@ -24,7 +24,7 @@ template <class V>
   }
 }
 
-// scores[0..padded) of one row; what is past the experts gets some value.
+// Computes scores[0..padded) of one row; values past the experts are unspecified.
 template <class V>
 [[gnu::always_inline]] inline void router_softmax(const float* logits, int experts, float* scores) {
   const V nothing = V::broadcast(-__builtin_inff());

@@ -1,5 +1,5 @@
-// Ops whose rows are computed each by itself (kernels/ops/elementwise.h, router.h, hyper_connection.h, embedding.h):
-// cut into tiles of rows.
+// Ops whose rows are computed each by itself (kernels/ops/elementwise.h, router.h, hyper_connection.h, embedding.h).
+// They are cut into tiles of rows.
 #include <algorithm>
 #include <bit>
 #include <cstring>

@@ -1,9 +1,11 @@
-// What a file is compiled for (cmake/layers.cmake): SLUICE_ISA is the target, one of the folders beside this file, and
-// SLUICE_VECTORS the folder whose vectors it has (avx2, avx512).
+// The target of a file (cmake/layers.cmake): SLUICE_ISA is one of the folders next to this file, and SLUICE_VECTORS the
+// folder whose vectors it has (avx2, avx512).
 //
-// A source that begins with "// Compiled for A and B." is compiled for each of them; one in a target's folder for that.
-// All that such a file sees over vectors, templates included, lies in namespace sluice::cpu::SLUICE_ISA, so that the
-// linker never takes code made for one target for that of another (tools/check_isa_symbols.sh).
+// A source that begins with "// Compiled for A and B." is compiled for each of them, and one in a target's folder for
+// that target. All code over vectors that such a file sees, templates included, lies in namespace
+// sluice::cpu::SLUICE_ISA. So the linker never takes code made for one target for that of
+// another (tools/check_isa_symbols.sh).
+// Used by kernel_list.h, kernels/cpu/avx512vbmi/amx_tiles.h, kernels/cpu/linear/linear_isa.h and vec.h.
 #pragma once
 
 #define SLUICE_QUOTED(path) #path

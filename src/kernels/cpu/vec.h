@@ -1,4 +1,5 @@
-// The vectors of the target: F32x16, I32x16, Mask16 and what is done with them.
+// The vectors of the target: F32x16, I32x16, Mask16 and their operations.
+// Used by kernels/cpu, kernels/cpu/attention, kernels/cpu/avx2 and kernels/cpu/linear.
 #pragma once
 
 #include "kernels/cpu/target.h"

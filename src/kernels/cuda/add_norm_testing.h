@@ -42,7 +42,7 @@ inline void plain_add_norm_in_blocks(const AddNormArgs& args) {
   }
 }
 
-// A case of `add_norm`, a kernel of that order, against the above.
+// A case of `add_norm`, a kernel of that order, against the function above.
 inline OpCase add_norm_in_blocks_case(Random& random, CaseMemory& memory,
                                       void (*add_norm)(const Exec& exec, const AddNormArgs& args)) {
   AddNormArgs args{.rows = random.pick(std::vector<int>{1, 2, 7, 40}),

@@ -1,4 +1,4 @@
-// Which queries and keys the kernels of the profile sm90 work on together.
+// The queries and keys that the kernels of the profile sm90 work on together.
 #include "kernels/cuda/sm90/attend_lists.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(AttendLists, ARangeKnowsItsSegments) {
   EXPECT_EQ((ItemRange{8200, 8300}).first_segment(), 16);
 }
 
-// Every query of every span is in one tile, of no other span and, by rows, of no other row.
+// Every query of every span is in one tile. The tile has no other span and, by rows, no other row.
 TEST(AttendLists, TilesHaveEveryQueryOnce) {
   Random random(31);
   for (int turn = 0; turn < 2000; ++turn) {

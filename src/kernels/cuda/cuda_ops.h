@@ -1,5 +1,6 @@
-// Parts and whole ops of a CUDA device in the orders of the CPU: each enqueues kernels (kernels/cuda/launch.h) on the
+// Parts and whole ops of a CUDA device in the orders of the CPU. Each enqueues kernels (kernels/cuda/launch.h) on the
 // stream of exec.device and returns. Weights are packed by cuda_linear_packing() (kernels/cuda/linear_layout.h).
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/ops/ops.h"

@@ -1,12 +1,13 @@
-// CudaDevice: an NVIDIA GPU. Its queue is one stream; host bytes go through pinned staging, so that an upload or a
-// download is enqueued without waiting; marks are events.
+// CudaDevice: an NVIDIA GPU. Its queue is one stream. Host bytes go through pinned staging, so that an upload or a
+// download is enqueued without waiting. Marks are events.
 //
 // Programs are built with or without CUDA (SLUICE_CUDA in CMake); without it open_cuda_device() says so. The runtime is
 // linked statically and looks for the driver when it is first used, so the program starts on machines without a GPU
 // too.
 //
 // Errors: an error of the GPU is kept (Device::status()) and makes every later call do nothing; downloads then give
-// 0xFF, NaN as a float and -1 as an id. Thread safety: as Device's.
+// 0xFF, NaN as a float and -1 as an id. Thread safety: as for Device.
+// Used by bench, kernels/cuda, kernels/cuda/runtime and kernels/cuda/sm90.
 #pragma once
 
 #include <chrono>
@@ -29,36 +30,32 @@ namespace sluice {
 class CudaDevice : public Device {
  public:
   virtual const std::string& gpu() const = 0;  // "GPU 0 (NVIDIA H100 80GB HBM3)", for messages
-  virtual int number() const = 0;              // of those that the driver shows
+  virtual int number() const = 0;              // among those that the driver shows
   virtual std::size_t total_bytes() const = 0;
   virtual void* stream() = 0;          // a cudaStream_t, on the calling thread's current device
   virtual std::byte* workspace() = 0;  // kCudaWorkspaceBytes (kernels/cuda/launch.h), or more
   virtual std::size_t workspace_bytes() const = 0;
-  // Whether the kernels of the profile sm90 run here, with the workspace that they want; call it before any op.
-  // kUnavailable: another compute capability than 9.0; kResourceExhausted.
+  // Checks that the kernels of the profile sm90 run here, and reserves the workspace that they need; call it before any
+  // op. kUnavailable: another compute capability than 9.0; kResourceExhausted.
   virtual Status prepare_sm90() = 0;
   virtual int processors() const = 0;  // multiprocessors
   virtual void enqueue(const KernelLaunch& launch, StepStage stage) = 0;
   void enqueue(const KernelLaunch& launch) { enqueue(launch, StepStage::kRest); }
-  // When the kernels of launch() run that are enqueued between the two calls. Errors say what is missing. Graphs that
-  // were made before are made anew, as they are not traced.
+  // Record when the kernels of launch() run that are enqueued between the two calls. Errors say what is missing. Graphs
+  // that were made before are made anew, as they are not traced.
   virtual Status begin_kernel_times() = 0;
   virtual std::vector<KernelTime> end_kernel_times() = 0;
   virtual bool starts_beside() const = 0;       // kernels/cuda/launch.h
-  virtual const void* last_kernel() const = 0;  // what was enqueued last; null: other work
-  // Whether batches may be started as graphs (kernels/cuda/runtime/launch_graphs.h), which changes no bit.
+  virtual const void* last_kernel() const = 0;  // the kernel enqueued last; null: other work
+  // Allows or forbids to start batches as graphs (kernels/cuda/runtime/launch_graphs.h), which changes no bit.
   virtual void start_as_graphs(bool graphs) = 0;
-  virtual std::size_t graph_starts() const = 0;  // batches that were
-  // Of the group whose rank the device is: status() is the group's as long as the device itself is well, and the group
-  // hears once that it is not. Empty: alone.
-  struct Group {
-    std::function<Status()> status;
-    std::function<void(const Status& why)> failed;
-  };
-  virtual void join(Group group) = 0;
-  // For tests: kernels that start as if there were no such (kernels/cuda/launch.h).
+  virtual std::size_t graph_starts() const = 0;  // batches that were started as graphs
+  // Makes the device a rank of a group, which `failed` notifies once that the device has failed. Null: it is alone
+  // again.
+  virtual void join(std::function<void(const Status& why)> failed) = 0;
+  // For tests: false starts kernels as if none could start early (kernels/cuda/launch.h).
   virtual void start_kernels_early(bool early) = 0;
-  // For tests: a kernel that fails is enqueued.
+  // For tests: enqueues a kernel that fails.
   virtual void plant_fault() = 0;
 };
 
@@ -67,7 +64,7 @@ class CudaDevice : public Device {
 // (kInvalidArgument).
 Result<std::unique_ptr<CudaDevice>> open_cuda_device(int number);
 
-// Whether open_cuda_device(0) may succeed; takes microseconds if there is no driver.
+// True if open_cuda_device(0) may succeed; takes microseconds if there is no driver.
 bool has_cuda_device();
 
 // Connects devices as ranks (kernels/cuda/runtime/peer_exchange.h).
@@ -76,7 +73,7 @@ Result<std::unique_ptr<Exchange>> connect_cuda_devices(std::span<CudaDevice* con
 
 // Kernels in the orders of the op headers: the bits of the CPU.
 const OpTable& cuda_op_table();
-// Those of the profile sm90, for weights packed by sm90_linear_packing() (kernels/cuda/strip_layout.h).
+// The ops of the profile sm90, for weights packed by sm90_linear_packing() (kernels/cuda/strip_layout.h).
 const OpTable& cuda_sm90_op_table();
 
 }  // namespace sluice

@@ -1,16 +1,17 @@
-// What the kernels of a rank see of the group's exchange: plain values, and where everything lies in the memory that
+// ExchangeView: the group's exchange as the kernels of a rank see it: plain values, and the places in the memory that
 // the ranks write to each other. all_gather (kernels/cuda/shared/shared_all_gather.cu) is the only op that uses it.
 //
 // Each rank has the same memory, into which the others write and only it reads:
 //   flags    [sender][block]                        a word each: pieces that have come
-//   packets  [sender][buffer][block][kBlockPackets] 16 bytes each: two words of data, an epoch beside each
+//   packets  [sender][buffer][block][kBlockPackets] 16 bytes each: two words of data, each followed by an epoch
 //   bulk     [sender][buffer][block]                piece_bytes() each
 // Block b of a kernel exchanges with blocks b of the other ranks alone. It counts its pieces, in device memory, so that
 // a graph that is replayed needs no new arguments: piece n has the epoch n + 1 and lies in buffer n % 2. Two buffers
 // are enough: a block sends piece n + 2 once it has piece n + 1 of all ranks, and they sent that after reading n.
 //
-// An epoch has 32 bits. A packet's place would show an old packet as a new one if nobody had written there for exactly
-// 2^32 pieces of its block.
+// An epoch has 32 bits. A packet's place would show an old packet as a new one only if no rank had written there for
+// exactly 2^32 pieces of its block.
+// Used by kernels/cuda/runtime/peer_exchange.h and kernels/cuda/shared/exchange_words.h.
 #pragma once
 
 #include <algorithm>
@@ -26,34 +27,34 @@ namespace sluice {
 inline constexpr int kMostRanks = 8;
 inline constexpr int kBuffers = 2;
 inline constexpr int kPacketBlocks = 16, kBlockPackets = 512;
-inline constexpr int kPacketWords = 2;  // of data
+inline constexpr int kPacketWords = 2;  // words of data
 inline constexpr std::size_t kPacketBytes = 16;
-inline constexpr std::size_t kPacketShardBytes = std::size_t{64} << 10;  // a larger shard goes in bulk
+inline constexpr std::size_t kPacketShardBytes = std::size_t{64} << 10;  // a larger share goes in bulk
 static_assert(kPacketShardBytes == std::size_t{kPacketBlocks} * kBlockPackets * kPacketWords * 4);
 inline constexpr int kBulkBlocks = 64;
-inline constexpr int kBulkWords = 4;  // that a thread moves at once
+inline constexpr int kBulkWords = 4;  // words that a thread moves at once
 
-// Of all ranks alike.
+// Arguments that are alike on all ranks, except for `rank` and the addresses.
 struct ExchangeView {
   int ranks = 0, rank = 0;
-  // How many blocks of a kernel may wait for other ranks: all of them fit on a GPU at once, beside other kernels.
+  // Blocks of a kernel that may wait for other ranks: all of them fit on a GPU at once, together with other kernels.
   int bulk_blocks = kBulkBlocks;
-  // Whether ranks share a GPU: then no kernel may start early behind one that waits, as it could take the room that
+  // True if ranks share a GPU. Then no kernel may start early after one that waits, as it could occupy the room that
   // the other rank's kernels need.
   bool shares_gpu = false;
-  std::uint64_t limit_ns = 0;                   // of a wait
-  std::array<std::byte*, kMostRanks> memory{};  // of each rank, as this one reaches it
+  std::uint64_t limit_ns = 0;                   // the longest wait
+  std::array<std::byte*, kMostRanks> memory{};  // each rank's memory, at the addresses of this one
   std::uint32_t* counts = nullptr;              // own: [kBulkBlocks] pieces that a block has done, then exchanges,
                                                 // then not 0 once a thread has seen a fault
-  std::uint64_t* fault = nullptr;               // in pinned host memory, of the whole group: 0, or a Fault's word
+  std::uint64_t* fault = nullptr;               // in pinned host memory, the whole group's: 0, or a fault_word()
 };
 inline constexpr int kExchangeEnded = kBulkBlocks + 1, kExchangeCounts = kExchangeEnded + 1;
 
-// Who gave up waiting for whom, in which of its exchanges.
+// The rank that gave up waiting, the rank that it waited for, and the number of its exchange.
 struct ExchangeFault {
   int rank = 0, missing = 0;
   std::uint32_t exchange = 0;
-  bool of_device = false;  // a device has failed; the rest is not said
+  bool of_device = false;  // a device has failed; the rest is not set
 };
 SLUICE_HD constexpr std::uint64_t fault_word(const ExchangeFault& fault) {
   return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(fault.of_device ? 1 : 0) << 62 |
@@ -65,7 +66,7 @@ constexpr ExchangeFault fault_of(std::uint64_t word) {
           (word >> 62 & 1U) != 0};
 }
 
-// Where a sender's pieces lie in a rank's memory.
+// Returns the size of a sender's pieces in a rank's memory; the functions below say where they lie.
 SLUICE_HD constexpr std::size_t piece_bytes(int ranks) {
   return ranks <= 4 ? std::size_t{64} << 10 : std::size_t{32} << 10;
 }
@@ -85,14 +86,14 @@ constexpr std::size_t exchange_bytes(int ranks) {
   return bulk_at(ranks, ranks, 0, 0);
 }
 
-// How a shard of so many units is cut: block b has units [b * of_block, (b + 1) * of_block), in pieces where they are
-// sent in bulk. The same on all ranks, and no result depends on it.
+// The cut of a shard of `units` units: block b has units [b * of_block, (b + 1) * of_block), in pieces if they are sent
+// in bulk. It is the same on all ranks, and no result depends on it.
 struct ShardCut {
   int blocks = 0;
   std::uint32_t of_block = 0;
 };
 constexpr ShardCut cut_bulk(std::uint32_t units, int most_blocks) {
-  constexpr std::uint32_t kLeastUnits = 1024;  // of a block: 16 KB
+  constexpr std::uint32_t kLeastUnits = 1024;  // for a block: 16 KB
   const std::uint32_t blocks =
       std::clamp<std::uint32_t>((units + kLeastUnits - 1) / kLeastUnits, 1, static_cast<std::uint32_t>(most_blocks));
   const std::uint32_t of_block = (units + blocks - 1) / blocks;

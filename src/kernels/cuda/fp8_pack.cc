@@ -13,7 +13,7 @@ std::size_t fp8_tile_bytes(const WeightView& view) {
   return Fp8Linear::takes(view) ? Fp8Linear(view).bytes() : sm90_linear_packing().packed_bytes(view);
 }
 
-// A block of a tile.
+// Packs a block of a tile.
 void pack_fp8_tile(const WeightView& view, const Fp8Linear& to, int tile, int block, std::byte* packed) {
   const std::size_t index =
       static_cast<std::size_t>(tile) * static_cast<std::size_t>(to.blocks) + static_cast<std::size_t>(block);

@@ -68,7 +68,7 @@ TEST(Fp8Pack, OtherWeightsArePackedForTheKernelsThatTakeThem) {
   };
   const WeightForm fp4{WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32}, bf16{WeightFormat::kBf16, ScaleFormat::kNone},
       small_blocks{WeightFormat::kFp8, ScaleFormat::kE8m0, 32, 64}, f32{};
-  for (const WeightForm& form : {fp4, bf16}) {  // in strips, as where inputs are bf16
+  for (const WeightForm& form : {fp4, bf16}) {  // in strips, as if inputs are bf16
     const RandomWeight weight(random, form, 40, 256);
     EXPECT_EQ(packed(sm90_fp8_linear_packing(), weight.view(), InputForm::kFp8Blocks),
               packed(sm90_linear_packing(), weight.view(), InputForm::kBf16));
@@ -81,7 +81,7 @@ TEST(Fp8Pack, OtherWeightsArePackedForTheKernelsThatTakeThem) {
   }
   const RandomWeight weight(random, kE8m0, 256, 256);
   EXPECT_TRUE(Fp8Linear::takes(slice_rows(weight.view(), 16, 100)));
-  EXPECT_FALSE(Fp8Linear::takes(slice_rows(weight.view(), 8, 100)));  // a scale for sixteen outputs would not do
+  EXPECT_FALSE(Fp8Linear::takes(slice_rows(weight.view(), 8, 100)));  // it would need two scales for sixteen outputs
 }
 
 }  // namespace

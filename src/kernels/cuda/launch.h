@@ -22,23 +22,24 @@
 // independent of each other; the emulation runs them last to first.
 //
 // On GPUs of compute capability 9.0 or later a kernel starts while the one before it still runs, as soon as all blocks
-// of that have started, and waits, before its teams begin, until that one has ended. So starting takes no time of its
-// own. Why nothing else changes:
+// of that have started. Before its teams begin it waits until that one has ended. So starting takes no time of its own.
+// Nothing else changes, for these reasons:
 //   - Each block waits, so a kernel that has ended says that all kernels before it have, and what they wrote is seen.
-//   - A kernel with kWaits waits itself, in each team (wait_for_kernels()), and reads before that nothing but weights
-//     and a step's tables, and what kernels before that one wrote if that one has kStartsNext (it lets others start
-//     only when it has waited itself). No kernel of launch() writes those; what does (uploads, copies, fills) is
-//     ordered before the first kernel behind it, which starts as usual, and so before all later ones.
+//   - A kernel with kWaits waits itself, in each team (wait_for_kernels()). Before that it reads nothing but weights
+//     and a step's tables, and, if the kernel before it has kStartsNext, results of kernels before that one (which lets
+//     others start only when it has waited itself). No kernel of launch() writes those. Uploads, copies and fills do,
+//     and are ordered before the first kernel that follows, which starts as usual, and so before all later ones.
 //   - A kernel of launch_beside() has nothing to do with the one before it: neither reads or writes what the other
-//     writes. If that one has kStartsNext, all kernels before it have ended when this one starts, so it works beside
-//     it, and waits for its end when its own work is done: that it has ended says the same as that any other has.
-//   - Whatever is not such a kernel starts when all work before it in the stream has ended, as ever.
-// Elsewhere, and where the code was compiled for less, each starts when the one before it has ended.
+//     writes. If that one has kStartsNext, all kernels before it have ended when this one starts. So it works at the
+//     same time, and waits for that one's end when its own work is done: its end says the same as any other's.
+//   - Work that is not such a kernel starts when all work before it in the stream has ended, as ever.
+// On other GPUs, and in code that was compiled for less, each kernel starts when the one before it has ended.
 //
 // Teams of 1 to 32 threads share a block of 128 (those of one thread: 256); larger ones are blocks of their own.
 // Compiled with nvcc's --expt-relaxed-constexpr -fmad=false -ftz=true -prec-div=true -prec-sqrt=true.
 //
-// Errors of a launch are left in the runtime, to be read by whoever waits for the device.
+// Errors of a launch are left in the runtime, where the next call that waits for the device reads them.
+// Used by kernels/cuda/runtime, kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <cstddef>
@@ -74,16 +75,16 @@
 
 namespace sluice {
 
-// Of the device that exec.device is (kernels/cuda/device.h): memory for what the kernels of one op hand to each other,
-// kCudaWorkspaceBytes aligned to 256.
+// The memory of exec.device (kernels/cuda/device.h) for data that the kernels of one op hand to each other:
+// kCudaWorkspaceBytes, aligned to 256.
 inline constexpr std::size_t kCudaWorkspaceBytes = std::size_t{64} << 20;
 std::byte* cuda_workspace(const Exec& exec);
 std::size_t cuda_workspace_bytes(const Exec& exec);  // kCudaWorkspaceBytes at least
-// Its multiprocessors: how many teams a kernel cuts its work into, which no result may depend on.
+// Returns the device's multiprocessors. A kernel cuts its work into about as many teams; no result may depend on that.
 int cuda_processors(const Exec& exec);
 // Enqueues a kernel, or keeps it until the device enqueues all of a batch (Device::begin_batch()).
 void cuda_enqueue(const Exec& exec, const KernelLaunch& launch);
-// Whether the kernel enqueued next starts early, behind one with kStartsNext.
+// True if the kernel enqueued next starts early, after one with kStartsNext.
 bool cuda_starts_beside(const Exec& exec);
 
 namespace SLUICE_CUDA_OPS {
@@ -101,13 +102,13 @@ struct PerThread {
 template <int kThreads>
 struct Team {
   int index;
-  std::byte* shared;  // of the team, aligned to 16
+  std::byte* shared;  // the team's, aligned to 16
 
   template <class Body>
   SLUICE_DEVICE void each(const Body& body) const {
     body(static_cast<int>(threadIdx.x) % kThreads);
   }
-  // What a thread wrote to memory before it is seen by all threads of the team after it.
+  // All threads of the team see after it what a thread wrote to memory before it.
   SLUICE_DEVICE void sync() const {
     if constexpr (kThreads > 32) {
       __syncthreads();
@@ -115,13 +116,13 @@ struct Team {
       __syncwarp(mask());
     }
   }
-  static SLUICE_DEVICE unsigned mask() {  // of the team's threads, or of the sixteen if it is larger than a warp
+  static SLUICE_DEVICE unsigned mask() {  // the team's threads, or sixteen of a team that is larger than a warp
     if constexpr (kThreads == 32) return 0xFFFFFFFFU;
     return 0xFFFFU << (threadIdx.x & 16U);
   }
 };
 
-// Each sixteen consecutive threads: all have the tree sum of lanes16 (kernels/device/exec.h).
+// In each sixteen consecutive threads, all get the tree sum of lanes16 (kernels/device/exec.h).
 template <int kThreads>
 SLUICE_DEVICE void tree_sum16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
   static_assert(kThreads % 16 == 0);
@@ -130,7 +131,7 @@ SLUICE_DEVICE void tree_sum16(const Team<kThreads>&, PerThread<float, kThreads>&
   }
 }
 
-// Each sixteen consecutive threads: all have the largest of their values, none of them NaN.
+// In each sixteen consecutive threads, all get the largest of their values, none of them NaN.
 template <int kThreads>
 SLUICE_DEVICE void max16(const Team<kThreads>&, PerThread<float, kThreads>& lanes) {
   static_assert(kThreads % 16 == 0);
@@ -145,29 +146,29 @@ inline constexpr int kBlockThreads = Kernel::kThreads > 32   ? Kernel::kThreads
                                      : Kernel::kThreads == 1 ? 256
                                                              : 128;
 
-// Blocks that a multiprocessor holds at once, where a kernel asks for some.
+// Blocks that a multiprocessor holds at once, if a kernel asks for some.
 template <class Kernel>
 consteval int resident_blocks() {
   if constexpr (requires { Kernel::kResident; }) return Kernel::kResident;
   return 1;
 }
 
-// Whether a kernel calls wait_for_kernels() itself.
+// True if a kernel calls wait_for_kernels() itself.
 template <class Kernel>
 consteval bool waits_itself() {
   if constexpr (requires { Kernel::kWaits; }) return Kernel::kWaits;
   return false;
 }
 
-// Whether a kernel calls let_next_kernel_start() itself, after wait_for_kernels(): the next one then may read before
-// its own wait what the kernels before this one wrote.
+// True if a kernel calls let_next_kernel_start() itself, after wait_for_kernels(): the next kernel may then read,
+// before its own wait, what the kernels before this one wrote.
 template <class Kernel>
 consteval bool starts_next_itself() {
   if constexpr (requires { Kernel::kStartsNext; }) return Kernel::kStartsNext;
   return false;
 }
 
-// Until all kernels before have ended, what they wrote seen.
+// Waits until all kernels before have ended and their writes are seen.
 SLUICE_DEVICE void wait_for_kernels() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -179,7 +180,7 @@ SLUICE_DEVICE void let_next_kernel_start() {
 #endif
 }
 
-// kBeside: the kernel waits when it has ended.
+// kBeside: the kernel waits when its own work is done.
 template <class Kernel, bool kBeside>
 __global__ void __launch_bounds__(kBlockThreads<Kernel>, resident_blocks<Kernel>())
     run_teams(const __grid_constant__ Kernel kernel, int teams, int shared_bytes) {
@@ -187,21 +188,21 @@ __global__ void __launch_bounds__(kBlockThreads<Kernel>, resident_blocks<Kernel>
   if constexpr (!starts_next_itself<Kernel>()) let_next_kernel_start();
   if constexpr (!waits_itself<Kernel>() && !kBeside) wait_for_kernels();
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
-  // Said so that the compiler knows what is the same for all threads of a block.
+  // Written so that the compiler knows what is the same for all threads of a block.
   const int of_block = kTeams == 1 ? 0 : static_cast<int>(threadIdx.x) / Kernel::kThreads;
   const int index = static_cast<int>(blockIdx.x) * kTeams + of_block;
   if (kTeams == 1 || index < teams) kernel(Team<Kernel::kThreads>{index, shared + of_block * shared_bytes});
   if constexpr (kBeside) wait_for_kernels();
 }
 
-// What the runtime is asked and told once of a kernel on a device.
+// The runtime's facts and settings of a kernel on a device, asked and set once.
 struct KernelState {
   int device = -1;
-  std::size_t shared_bytes = 0;  // that it may have
+  std::size_t shared_bytes = 0;  // bytes that it may have
   bool waits = false;            // the code that runs has wait_for_kernels()
 };
 
-// Of the current device. Errors as launch()'s.
+// The state on the current device. Errors as for launch().
 template <class Kernel, bool kBeside>
 const KernelState& kernel_state(std::size_t shared_bytes) {
   constexpr std::size_t kWithoutAsking = std::size_t{48} << 10;
@@ -221,7 +222,8 @@ const KernelState& kernel_state(std::size_t shared_bytes) {
   return state;
 }
 
-// `cluster`: so many consecutive teams, which are blocks, see each other's shared memory; compute capability 9.0.
+// Enqueues `teams` teams of a kernel. `cluster`: this many consecutive teams, which are blocks, see each other's shared
+// memory; compute capability 9.0.
 template <class Kernel, bool kBeside = false>
 void launch(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0, int cluster = 1) {
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
@@ -243,7 +245,8 @@ void launch(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::siz
                       .team_shared_bytes = static_cast<int>(team_bytes)});
 }
 
-// A kernel that has nothing to do with the one enqueued last. It neither waits itself nor lets the next one start.
+// Enqueues a kernel that has nothing to do with the one enqueued last. It neither waits itself nor lets the next one
+// start.
 template <class Kernel>
 void launch_beside(const Exec& exec, std::int64_t teams, const Kernel& kernel, std::size_t shared_bytes = 0) {
   static_assert(!waits_itself<Kernel>() && !starts_next_itself<Kernel>());
@@ -254,7 +257,7 @@ void launch_beside(const Exec& exec, std::int64_t teams, const Kernel& kernel, s
   }
 }
 
-// The workspace, of which an op uses `bytes`; it must cut its work so that they suffice. The contents are unspecified.
+// The bytes of the workspace; an op must cut its work so that they suffice. The contents are unspecified.
 inline std::size_t workspace_bytes(const Exec& exec) {
   return cuda_workspace_bytes(exec);
 }
@@ -267,22 +270,22 @@ inline int processors(const Exec& exec) {
   return cuda_processors(exec);
 }
 
-// 16 bytes of global memory to shared memory, both aligned to 16, while the thread goes on: only it sees them, once
-// wait_copies() says so. A thread's copies are counted in groups, each ended by commit_copies().
+// Copies 16 bytes of global memory to shared memory, both aligned to 16, while the thread goes on: only it sees them,
+// once wait_copies() says so. A thread's copies are counted in groups, each ended by commit_copies().
 SLUICE_DEVICE void copy_16(void* shared, const void* from) {
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
       "l"(from)
       : "memory");
 }
-// Or 16 zeros.
+// Copies 16 bytes, or writes 16 zeros.
 SLUICE_DEVICE void copy_16_or_zeros(void* shared, const void* from, bool copy) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                    static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
                "l"(from), "r"(copy ? 16 : 0)
                : "memory");
 }
-// 4 bytes, both aligned to 4.
+// Copies 4 bytes, both aligned to 4.
 SLUICE_DEVICE void copy_4(void* shared, const void* from) {
   asm volatile(
       "cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
@@ -292,7 +295,7 @@ SLUICE_DEVICE void copy_4(void* shared, const void* from) {
 SLUICE_DEVICE void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Until all groups but the last kLeft have arrived.
+// Waits until all groups but the last kLeft have arrived.
 template <int kLeft>
 SLUICE_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");

@@ -1,16 +1,17 @@
-// How CUDA kernels in the CPU's orders (kernels/ops/linear.h) keep the weights of linears.
+// The layout of weights of linears for CUDA kernels in the CPU's orders (kernels/ops/linear.h).
 //
-// A row (an output) is cut into blocks of `block` inputs, each a chain of its own, so that neighbouring threads take
-// neighbouring blocks: a block is `chunks` pieces of 16 bytes, zeros behind its last input, and a row is all blocks'
+// A row (an output) is cut into blocks of `block` inputs, each a chain of its own, so that neighbouring threads have
+// neighbouring blocks. A block is `chunks` pieces of 16 bytes, with zeros past its last input. A row is all blocks'
 // first pieces, then all second ones, and so on: [row][chunk][block] 16 bytes. In a piece inputs ascend:
 //   f32, bf16, fp8   as stored; transposed codes are f32 values
 //   mxfp4            eight to a word: nibble i the magnitude of value i, bit 8i + 7 the sign of value i, bit 8i + 3
 //                    that of value 4 + i
 //   int4             two to a byte, the first in the low half; codes less the least one
-//   int8             a byte each, signed; also 4 bits that number codes, and those of parts of 16
-// Behind the rows lie the scales, [row][block], a row in whole words: e8m0 bytes, f32, or those of integer codes, each
-// with its minimum behind it where the type has minima, f16 or f32 (base/formats/block_codes.h); nothing without
-// scales. The scale of fp8 weights of which one is NaN is NaN, and without scales it is 1.
+//   int8             a byte each, signed; also codes whose numbers have 4 bits, and codes of parts of 16
+// After the rows lie the scales, [row][block], a row in whole words: e8m0 bytes, f32, or those of integer codes, f16 or
+// f32 (base/formats/block_codes.h), each followed by its minimum if the type has minima; nothing without scales. The
+// scale of fp8 weights of which one is NaN is NaN, and without scales it is 1.
+// Used by kernels/cuda, kernels/cuda/runtime, kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +29,11 @@ struct CudaLinear {
 
   const std::byte* data = nullptr;
   std::size_t row_bytes = 0, scales_at = 0, scale_row_bytes = 0;
-  Coding coding = Coding::kF32;  // as packed: of the weight's trait, or what that becomes
+  Coding coding = Coding::kF32;  // as packed: the coding of the weight's trait, or what it becomes
   ScaleFormat scales = ScaleFormat::kNone;
-  bool min = false;  // a minimum behind each scale
+  bool min = false;  // a minimum follows each scale
   int out = 0, in = 0, block = 0, blocks = 0, chunks = 0;
-  int lowest = 0;  // of kInt4: what a nibble of 0 stands for
+  int lowest = 0;  // for kInt4: the code that a nibble of 0 stands for
 };
 
 // Packing, on the host.

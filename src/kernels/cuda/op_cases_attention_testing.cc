@@ -50,7 +50,7 @@ const std::vector<AttendShapes>& official_attend_shapes() {
 }
 
 struct Planes {
-  std::vector<PlaneView> views;  // of the key heads
+  std::vector<PlaneView> views;  // the key heads' planes
   const PlaneView* data() const { return views.data(); }
 };
 
@@ -109,7 +109,7 @@ OpCase attend_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   args.scale = 0.3F;
   if (random.between(0, 1) == 0) args.sink = memory.put(random.floats(static_cast<std::size_t>(c.heads))).data();
   args.step = &tables;
-  // All spans, or some that follow each other.
+  // All spans, or some consecutive ones.
   const int first = random.between(0, 3) == 0 ? random.between(0, sequences - 1) : 0;
   args.spans = tables.spans.subspan(static_cast<std::size_t>(first));
   args.key_heads = c.key_heads;

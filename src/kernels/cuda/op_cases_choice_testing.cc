@@ -114,7 +114,7 @@ OpCase sample_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const int logit_rows = random.between(1, 4);
   auto logits =
       random.floats(static_cast<std::size_t>(logit_rows * args.vocab), random.pick(std::vector<float>{0.1F, 3.0F}));
-  const bool long_lists = args.vocab == 13000;  // of equal values
+  const bool long_lists = args.vocab == 13000;  // lists of equal values
   const int kind = long_lists ? 0 : random.between(0, 5), few = long_lists ? 1 : random.between(0, 2);
   for (float& logit : logits) {
     if (kind == 0) logit = static_cast<float>(random.between(-few, few));  // many are equal

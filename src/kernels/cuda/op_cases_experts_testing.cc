@@ -33,7 +33,7 @@ OpCase experts_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
       {WeightFormat::kMxfp4, ScaleFormat::kE8m0, 1, 32},       {WeightFormat::kFp8, ScaleFormat::kF32, 128, 128},
       {WeightFormat::kFp8, ScaleFormat::kE8m0, 128, 128},      {WeightFormat::kBf16, ScaleFormat::kNone},
       {.format = WeightFormat::kCodes, .codes = DType::kQ4_0}, {.format = WeightFormat::kCodes, .codes = DType::kQ8_0}};
-  const int part = !memory.of_host() ? 1 : kSanitized ? 8 : 4;  // of the dimensions
+  const int part = !memory.of_host() ? 1 : kSanitized ? 8 : 4;  // the divisor of the dimensions
   const std::vector<Shape> official_shapes{{256, 6, 4096 / part, 2048 / part, 2048 / part},
                                            {384, 6, 7168 / part, 3072 / part, 3072 / part},
                                            {256, 8, 7168 / part, 2048 / part, 2048 / part}};

@@ -58,7 +58,7 @@ OpCase hc_mix_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
     args.comb = comb.data();
   }
   const auto run = [args, a = fn[0], b = fn[1], base, scale](const Exec& exec, bool packed) {
-    // LinearWeights do not copy; these point at the bytes of those.
+    // LinearWeights do not copy; these point at the bytes of the case's weights.
     const auto over = [&](const CaseWeight& weight) {
       return packed
                  ? LinearWeight::make(weight.packed.view(), InputForm::kF32,

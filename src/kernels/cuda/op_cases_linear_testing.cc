@@ -31,7 +31,7 @@ OpCase prepare_rows_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
                  {},
                  {}};
   if (args.form == InputForm::kInt8) {
-    op_case.floats.push_back(to);  // a NaN's bits are any
+    op_case.floats.push_back(to);  // a NaN may have any bits
   } else {
     op_case.bytes.push_back(std::as_writable_bytes(to));
   }
@@ -121,7 +121,7 @@ OpCase linear_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   std::vector<Job> jobs;
   std::span<float> x;
   for (int i = 0; i < count; ++i) {
-    // Mostly alike, so that they share a launch.
+    // Forms are mostly alike, so that products share a launch.
     const InputForm form = kForms[random.between(0, 3)];
     const WeightForm& of_job = official || random.between(0, 3) > 0 ? shape.spec : random.pick(specs);
     const CaseWeight& weight =
@@ -164,7 +164,7 @@ OpCase linear_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   return op_case;
 }
 
-// Few outputs of bf16, rows as they are: a router's gate.
+// A router's gate: few outputs of bf16, with rows as they are.
 OpCase gate_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const int rows = random.pick(std::vector<int>{1, 1, 2, 3, 4, 5, 9, 20}),
             in = pick(random, sizes, {128, 256, 640, 1024, 4224, 5120, 16384}, {4096, 7168}),

@@ -8,7 +8,8 @@ namespace {
 
 constexpr int kPositions = 600;  // a span begins at 300 at most and has 260 rows
 
-// What follows the values of a row: a norm, rotation, transform and rounding, now and then one of them left out.
+// Draws the steps that follow the values of a row: a norm, rotation, transform and rounding. Now and then one of them
+// is left out.
 void form_rows(Random& random, CaseMemory& memory, KvRows& rows) {
   const auto dims = static_cast<std::size_t>(rows.dims);
   if (random.between(0, 3) > 0) {
@@ -67,7 +68,7 @@ OpCase store_kv_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   return op_case;
 }
 
-// Keys and values of several heads, each with a plane of its own, and queries beside them.
+// Keys and values of several heads, each with a plane of its own, together with queries.
 OpCase store_heads_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   const CompressorCase compressor = random_compressor(random, memory, sizes);
   const StepTables& step = *compressor.args.step;
@@ -99,7 +100,7 @@ OpCase store_heads_case(Random& random, CaseMemory& memory, CaseSizes sizes) {
   }
   keys.planes = memory.keep<std::vector<PlaneView>>(planes).data();
   keys.codes_only = random.between(0, 1) == 0;
-  const auto given = memory.put(x);  // what is left in x need not be compared, but each run has to begin with the same
+  const auto given = memory.put(x);  // x need not be compared, but each run has to begin with the same
   if (!keys.codes_only) op_case.floats = {x, joined};
   StoreKvArgs args{.step = &step};
   args.add(keys);

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// What an op has written, as it was found.
+// The values that an op has written, copied.
 struct Found {
   std::vector<std::vector<float>> floats;
   std::vector<std::vector<std::byte>> bytes;

@@ -1,5 +1,5 @@
-// Random cases of every op, to compare the kernels of a CUDA device, or their emulation, with the reference ops bit by
-// bit: shapes, strides and arguments at random, among them those of real models.
+// Random cases of every op, to compare the kernels of a CUDA device, or their emulation, with the reference ops bit for
+// bit. Shapes, strides and arguments are random, and among them are those of real models.
 #pragma once
 
 #include <algorithm>
@@ -20,21 +20,21 @@
 
 namespace sluice {
 
-// Memory that the host and the device under test both reach. Lives as long as its cases.
+// Memory that the host and the device under test both reach. It lives as long as its cases.
 class CaseMemory {
  public:
   virtual ~CaseMemory() = default;
 
-  // Whether kernels run on the host, where the largest shapes would take a minute each.
+  // True if kernels run on the host, where the largest shapes would take a minute each.
   virtual bool of_host() const { return false; }
-  // Bytes of 0xFF: NaN as floats, -1 as integers.
+  // Maps bytes of 0xFF: NaN as floats, -1 as integers.
   template <class T>
   std::span<T> poisoned(std::size_t count) {
     std::byte* bytes = allocate(std::max<std::size_t>(count, 1) * sizeof(T));
     std::fill_n(bytes, count * sizeof(T), std::byte{0xFF});
     return {reinterpret_cast<T*>(bytes), count};
   }
-  // A copy of `values`.
+  // Returns a copy of `values`.
   template <class Values>
   auto put(const Values& values) {
     using T = std::remove_cvref_t<decltype(*values.data())>;
@@ -43,7 +43,7 @@ class CaseMemory {
     std::copy(values.begin(), values.end(), to);
     return std::span<T>(to, values.size());
   }
-  // Owned by the memory, on the host.
+  // Makes an object that the memory owns, on the host.
   template <class T, class... Args>
   T& keep(Args&&... args) {
     auto owned = std::make_shared<T>(std::forward<Args>(args)...);
@@ -58,7 +58,7 @@ class CaseMemory {
   std::vector<std::shared_ptr<void>> kept_;
 };
 
-// On the heap, each piece by itself, so that a sanitizer sees what is read beside it.
+// Memory on the heap, each piece by itself, so that a sanitizer sees reads outside of it.
 class HostCaseMemory final : public CaseMemory {
  public:
   bool of_host() const override { return true; }
@@ -76,14 +76,14 @@ class HostCaseMemory final : public CaseMemory {
 
 struct OpCase {
   std::string text;  // the shapes
-  // Calls the op. Weights are those of the reference, or packed for CUDA.
+  // Calls the op. Its weights are those of the reference, or packed for CUDA.
   std::function<void(const Exec& exec, bool packed)> run;
-  // All that it writes, where values that it adds to or leaves alone have been set. NaNs of floats are equal.
+  // All that the op writes; values that it adds to or leaves alone have been set before. NaNs of floats are equal.
   std::vector<std::span<float>> floats;
   std::vector<std::span<std::byte>> bytes;
 };
 
-// Shapes: any, most of them small and odd, or those of DeepSeek V3, V4 Flash and V4 Pro.
+// The shapes of a case: any, most of them small and odd, or those of DeepSeek V3, V4 Flash and V4 Pro.
 enum class CaseSizes { kAny, kOfficial };
 template <class T = int>
 T pick(Random& random, CaseSizes sizes, const std::vector<T>& any, const std::vector<T>& official) {
@@ -116,7 +116,7 @@ inline std::vector<OpCases> all_op_cases() {
 // is done.
 ::testing::AssertionResult same_as_reference(const OpCase& op_case, const Exec& exec,
                                              const std::function<void()>& wait);
-// Runs a case so often, from the same memory: every time it writes the same bytes.
+// Runs a case `times` times, from the same memory: every time it must write the same bytes.
 ::testing::AssertionResult same_each_time(const OpCase& op_case, const Exec& exec, const std::function<void()>& wait,
                                           int times);
 
@@ -125,21 +125,21 @@ struct CaseWeight {
   LinearWeight reference, packed;
   const LinearWeight& in(bool wants_packed) const { return wants_packed ? packed : reference; }
 };
-// Packed by cuda_linear_packing(). `in` may be rounded up to whole blocks (RandomWeight). transposed: of integer codes,
-// that are then [in, out].
+// A weight packed by cuda_linear_packing(). `in` may be rounded up to whole blocks (RandomWeight). transposed: for
+// integer codes, which are then [in, out].
 CaseWeight& random_weight(Random& random, CaseMemory& memory, const WeightForm& spec, int out, int in, InputForm wanted,
                           bool transposed = false);
 
-// Rows of inputs in a form that is not kF32, side by side.
+// Prepares rows of inputs in a form that is not kF32, contiguous.
 void prepare_on_host(InputForm form, int rows, int in, const float* x, std::ptrdiff_t ldx, float* to);
-// The tables of a step where the device reaches them.
+// Copies the tables of a step to where the device reaches them.
 const StepTables& put_step(CaseMemory& memory, const StepTables& host);
 // A plane of random bytes.
 PlaneView& random_plane(Random& random, CaseMemory& memory, const RowFormat& format, int rows_per_page, int pages);
 // A step of some spans with windows to pool: all of the arguments but `pooled`. Its tables have Window planes, too.
 struct CompressorCase {
   CompressArgs args;
-  int pages = 1, latent_pages = 0;  // of a Window plane, and of a Latent plane
+  int pages = 1, latent_pages = 0;  // pages of a Window plane, and of a Latent plane
   std::span<float> states;
   std::span<std::byte> boundaries;
   std::string text;

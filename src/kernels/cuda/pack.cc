@@ -23,7 +23,7 @@ WeightTrait packed_trait(const WeightView& view) {
   return trait;
 }
 
-// By Coding: the inputs in 16 bytes.
+// The inputs in 16 bytes, by Coding.
 constexpr int kChunkInputs[] = {4, 8, 16, 32, 32, 16};
 int inputs_of_chunk(Coding coding) {
   return kChunkInputs[static_cast<std::size_t>(coding)];
@@ -32,7 +32,7 @@ int scale_bytes_of(const CudaLinear& packed) {
   return scale_bytes(packed.scales) * (packed.min ? 2 : 1);
 }
 
-// Inputs [0, count) of a block as stored, `bytes` of them in all, to a row's place for it.
+// Writes inputs [0, count) of a block as stored, `bytes` of them in all, to the block's place in a row.
 void put_block(const CudaLinear& to, const std::byte* values, std::size_t bytes, int block, std::byte* row) {
   for (std::size_t c = 0; c * kChunkBytes < bytes; ++c) {
     std::byte* chunk = row + (c * static_cast<std::size_t>(to.blocks) + static_cast<std::size_t>(block)) * kChunkBytes;
@@ -69,7 +69,7 @@ void pack_codes_row(const WeightView& view, const CudaLinear& to, int n, std::by
   }
 }
 
-// Eight e2m1 values with their signs where kernels want them (kernels/cuda/linear_layout.h).
+// Returns eight e2m1 values with their signs where kernels want them (kernels/cuda/linear_layout.h).
 std::uint32_t signs_apart(std::uint32_t word) {
   const auto nibble_a_byte = [](std::uint32_t four) {
     four = (four | four << 8) & 0x00FF00FFU;
@@ -85,7 +85,7 @@ bool has_nan(const std::byte* codes, int count) {
   return any != 0;
 }
 
-// The scale of block `b` of row `n` to `to`; NaN where a weight of the block is.
+// Writes the scale of block `b` of row `n` to `to`; it is NaN if a weight of the block is.
 void pack_scale(const WeightView& view, const CudaLinear& packed, int n, int b, bool nan, std::byte* to) {
   if (packed.scales == ScaleFormat::kE8m0 && (nan || view.scale_format == ScaleFormat::kNone)) {
     *to = nan ? std::byte{0xFF} : std::byte{127};

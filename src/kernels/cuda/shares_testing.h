@@ -1,4 +1,4 @@
-// What the tests of shares of weights share, on the CPU and on a GPU.
+// Helpers for the tests of shares of weights, on the CPU and on a GPU.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Rank `rank`'s share of the outputs of `whole`, which divide by the ranks.
+// Returns rank `rank`'s share of the outputs of `whole`, which divide by the ranks.
 inline WeightView share_of(const WeightView& whole, int rank, int ranks) {
   WeightView share = slice_rows(whole, whole.out / ranks * rank, whole.out / ranks);
   share.first_out = whole.out / ranks * rank, share.whole_out = whole.out;

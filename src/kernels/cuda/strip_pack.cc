@@ -19,7 +19,7 @@ StripKind strip_kind_of(const WeightTrait& trait) {
   return trait.scales == ScaleFormat::kF32 ? StripKind::kFp8Scaled : StripKind::kFp8;
 }
 
-// Packs one strip. Rows and inputs that the weight has not are zeros.
+// Packs one strip. Rows and inputs that the weight does not have are zeros.
 class StripPacker {
  public:
   StripPacker(const WeightView& view, const StripLinear& to, int strip, std::byte* packed)
@@ -49,7 +49,7 @@ class StripPacker {
   const std::byte* row_at(int row) const {
     return view_.data + static_cast<std::size_t>(first_ + row) * view_.row_bytes();
   }
-  // The stored bits of a value.
+  // Returns the stored bits of a value.
   std::uint32_t code(int row, int k) const {
     if (first_ + row >= view_.out || k >= view_.in) return 0;
     const std::byte* at = row_at(row);
@@ -62,12 +62,12 @@ class StripPacker {
     return std::to_integer<std::uint32_t>(at[k]);
   }
 
-  // A cell of which all outputs and inputs exist: its codes, two inputs at a time.
+  // Packs a cell of which all outputs and inputs exist: its codes, two inputs at a time.
   void pack_whole_cell(int cell, std::byte* to) const {
     const std::size_t row_bytes = view_.row_bytes();
     const std::byte* first = row_at(0) + static_cast<std::size_t>(cell) * row_piece_bytes();
     for (int lane = 0; lane < kWarpLanes; ++lane) {
-      const std::byte* rows[2];  // at the lane's first input
+      const std::byte* rows[2];  // they point at the lane's first input
       for (int r = 0; r < 2; ++r) {
         rows[r] = first + static_cast<std::size_t>(fragment_row(lane, r)) * row_bytes +
                   static_cast<std::size_t>(lane % 4) * row_piece_bytes() / 32;
@@ -75,7 +75,7 @@ class StripPacker {
       for (int step = 0; step < kCellSteps; ++step) pack_pairs(rows, lane, step, to);
     }
   }
-  std::size_t row_piece_bytes() const { return to_.cell_bytes / kStripOutputs; }  // of a row in a cell
+  std::size_t row_piece_bytes() const { return to_.cell_bytes / kStripOutputs; }  // the bytes of a row in a cell
 
   void pack_pairs(const std::byte* const (&rows)[2], int lane, int step, std::byte* to) const {
     const auto s = static_cast<std::size_t>(step), l = static_cast<std::size_t>(lane);
@@ -97,7 +97,7 @@ class StripPacker {
     }
   }
 
-  // strip_e2m1_word() of four bytes, two codes each: the sum of what each gives.
+  // strip_e2m1_word() for four bytes, two codes each: the sum of the words that they give.
   class E2m1Words {
    public:
     E2m1Words() {
@@ -154,7 +154,7 @@ class StripPacker {
     }
   }
 
-  // Scale `b` of a row, of scale_inputs inputs each.
+  // Packs scale `b` of a row, of scale_inputs inputs each.
   void pack_scale(int row, int b) {
     const auto block = static_cast<std::size_t>(b), g = static_cast<std::size_t>(row % 8);
     const bool present = first_ + row < view_.out && b * view_.block_inputs() < view_.in;
@@ -169,7 +169,7 @@ class StripPacker {
     const bool fp4 = to_.kind == StripKind::kMxfp4;
     constexpr int kOne = 127, kInfinite = 255;
     int exponent = kOne + (fp4 ? 126 : 120);
-    exponent = std::min(exponent, kInfinite - 1);  // what is not there: any that is finite
+    exponent = std::min(exponent, kInfinite - 1);  // for a block that does not exist: any finite one
     if (present) exponent = nan ? kInfinite : std::min(e8m0(row, b) + (fp4 ? 126 : 120), kInfinite);
     const auto half = static_cast<std::size_t>(row / 8);
     std::byte& to = fp4 ? cells_[static_cast<std::size_t>(fp4_scales_at(b / 2)) + g * 4 + half * 2 + block % 2]

@@ -36,7 +36,8 @@ WeightView with_trained_scales(WeightView view, std::vector<std::byte>& scales) 
   return view;
 }
 
-// What a lane's registers hold, as a kernel makes it of packed bytes; by (output, input) of the padded weight.
+// The values that a lane's registers hold, as a kernel makes them of packed bytes, by (output, input) of the padded
+// weight.
 class Unpacked {
  public:
   Unpacked(const WeightView& view, const std::vector<std::byte>& bytes) : shape_(view), bytes_(bytes) {
@@ -157,7 +158,7 @@ TEST(StripLayout, FragmentsCoverACellOnce) {
   EXPECT_EQ(places.rbegin()->first, 15);
 }
 
-// A scale that the exponent of a bf16 value cannot take in with the weight's own, and a weight that is no number.
+// A scale that the exponent of a bf16 value cannot hold together with the weight's own, and a weight that is no number.
 TEST(StripPack, WhatCannotBeMultipliedIsInfinite) {
   std::mt19937 random(13);
   RandomWeight weight(random, kMxfp4, 16, 64);
@@ -168,7 +169,7 @@ TEST(StripPack, WhatCannotBeMultipliedIsInfinite) {
   changed.scale_columns = 2;
   scales[3] = std::byte{129};  // row 1, inputs 32 to 63
   const std::vector<std::byte> bytes = packed(changed);
-  constexpr std::size_t at = 2048;  // behind four cells
+  constexpr std::size_t at = 2048;  // after four cells
   EXPECT_EQ(bytes[at], std::byte{254});
   EXPECT_EQ(bytes[at + 4], std::byte{254});
   EXPECT_EQ(bytes[at + 5], std::byte{255});

@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kRounds = 100'000;
 constexpr int kTileRounds = 10'000;
-constexpr int kChains = 12;  // as many as hide the latency of an instruction on two ports
+constexpr int kChains = 12;  // enough to hide the latency of an instruction on two ports
 
-// Results that nobody needs, kept so that the compiler computes them.
+// Keeps results that are not used, so that the compiler computes them.
 volatile double sink;
 
 __attribute__((target("avx512f"))) void keep(__m512i value) {
@@ -87,7 +87,7 @@ __attribute__((target("avx2,avxvnni"))) void int8_avx2() {
   sink = _mm_cvtsi128_si32(_mm256_castsi256_si128(sum));
 }
 
-// What stands for VPDPBUSD where there is none: sums of pairs in 16 bits, of two such pairs in 32, and an addition.
+// Stands in for VPDPBUSD if there is none: sums of pairs in 16 bits, of two such pairs in 32, and an addition.
 __attribute__((target("avx2"))) void int8_pairs_avx2() {
   __m256i acc[kChains];
   for (auto& a : acc) a = _mm256_set1_epi32(1);
@@ -96,7 +96,7 @@ __attribute__((target("avx2"))) void int8_pairs_avx2() {
 #pragma GCC unroll 12
     for (auto& a : acc) {
       __m256i products = x;
-      asm volatile("" : "+x"(products));  // of this round, not of the one before
+      asm volatile("" : "+x"(products));  // the products of this round, not of the one before
       a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(products, x), ones));
     }
   }
@@ -105,7 +105,7 @@ __attribute__((target("avx2"))) void int8_pairs_avx2() {
   sink = _mm_cvtsi128_si32(_mm256_castsi256_si128(sum));
 }
 
-// Products of bf16 tiles that are in registers, four sums by turns.
+// Products of bf16 tiles that are in registers, added to four sums in turn.
 void bf16_tiles() {
   struct alignas(64) Shapes {
     std::uint8_t palette = 1, start_row = 0, reserved[14]{};
@@ -131,7 +131,7 @@ void bf16_tiles() {
   asm volatile("tilerelease");
 }
 
-// Eight sums, so that enough loads are under way at once.
+// There are eight sums, so that enough loads are under way at once.
 __attribute__((target("avx512f"))) void read_avx512(const std::byte* from, std::size_t bytes) {
   __m512i sums[8] = {};
   for (std::size_t i = 0; i + 512 <= bytes; i += 512) {

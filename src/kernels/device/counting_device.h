@@ -1,5 +1,6 @@
-// CountingDevice: counts the memory that is asked for and provides none. Nothing may be enqueued.
-// Thread safety: one thread at a time.
+// CountingDevice: counts the memory that is asked for and provides none. Nothing may be enqueued. Thread safety: one
+// thread at a time.
+// Used by model/family_model.cc.
 #pragma once
 
 #include "base/check.h"
@@ -14,7 +15,7 @@ class CountingDevice final : public Device {
     bytes_ += bytes;
     return DeviceMemory(this, &nowhere_, bytes);
   }
-  std::size_t bytes() const { return bytes_; }  // of all maps
+  std::size_t bytes() const { return bytes_; }  // the bytes of all maps
 
   void copy_all(std::span<const ByteMove>) override { refuse(); }
   void upload_all(std::span<const ByteMove>) override { refuse(); }

@@ -1,5 +1,7 @@
-// CpuFeatures: what the kernels may use on this machine, and what is fast on it. The one detector: nothing else asks
-// the processor, and kernels are chosen by this set alone (kernels/device/isa.h). Thread safety: constant values.
+// CpuFeatures: the instructions that the kernels may use on this machine, and which of them are fast on it. This is the
+// one detector: no other code asks the processor, and this set alone chooses the kernels (kernels/device/isa.h). Thread
+// safety: constant values.
+// Used by bench, cli/commands, engine, kernels/cpu and kernels/device.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +21,8 @@ enum class CpuFeature : std::uint8_t {
   kAvx512Vbmi,         // permutations of bytes: Ice Lake, Zen 4 and later
   kBf16Dot,            // AVX-512 BF16
   kAmx,                // AMX tiles and their integer products, if the system grants the process the tiles
-  kAmxBf16,            // and their products of bf16
-  kFastBf16Dot,        // the bf16 dot is faster than the f32 multiply-adds that give its bits: timed, a millisecond
+  kAmxBf16,            // the tiles' products of bf16
+  kFastBf16Dot,        // the bf16 dot beats the f32 multiply-adds that give its bits: timed for a millisecond
   kReadsAhead,         // weights come faster from memory when prefetched, two tiles at once: Intel
   kScalesByExponents,  // scales cost less as integers added to exponents than as multiplications: AMD
   kEmulatedTiles       // products of bf16 on tiles of plain C++, for tests: never by itself
@@ -36,7 +38,7 @@ class CpuFeatures {
   constexpr bool has(CpuFeature feature) const { return (bits_ & bit(feature)) != 0; }
   constexpr bool has_all(CpuFeatures features) const { return (features.bits_ & ~bits_) == 0; }
   constexpr CpuFeatures with(CpuFeature feature) const { return CpuFeatures(bits_ | bit(feature)); }
-  // Without the feature and all that build on it.
+  // The set without the feature and all that build on it.
   CpuFeatures without(CpuFeature feature) const;
   // The best level of --isa: "avx512vbmi", "avx512", "avx2" or "scalar".
   const char* level() const;
@@ -51,14 +53,14 @@ class CpuFeatures {
   std::uint32_t bits_ = 0;
 };
 
-// "avx2", "vnni", "amx": as in --kernels.
+// The name as in --kernels: "avx2", "vnni", "amx".
 const char* name(CpuFeature feature);
 
-// This machine's, detected at the first call.
+// This machine's features, detected at the first call.
 const CpuFeatures& cpu_features();
 
-// `features` changed by "-amx,-vnni,+reads_ahead". "-" removes a feature and all that build on it; "+" adds one of the
-// last four, which are judgements that may be wrong, and tiles for tests. Instructions that the machine lacks cannot be
+// Returns `features` changed by "-amx,-vnni,+reads_ahead". "-" removes a feature and all that build on it. "+" adds one
+// of the last four: judgements that may be wrong, and tiles for tests. Instructions that the machine lacks cannot be
 // added.
 Result<CpuFeatures> changed_features(CpuFeatures features, std::string_view changes);
 

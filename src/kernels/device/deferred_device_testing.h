@@ -1,5 +1,5 @@
-// DeferredDevice: a device for tests that does nothing before wait(), and whose memory the host can touch only while
-// ops and moves run: at any other time a read or a write through an address of it ends the program.
+// DeferredDevice: a device for tests that does nothing before wait(). The host can touch its memory only while ops and
+// moves run: at any other time a read or a write through one of its addresses ends the program.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ class DeferredDevice final : public Device {
   ~DeferredDevice() override { SLUICE_CHECK(maps_.empty(), "memory does not outlive its device"); }
 
   const char* name() const override { return "deferred"; }
-  // An op: may read and write the device's memory.
+  // Enqueues an op, which may read and write the device's memory.
   void enqueue(std::function<void()> op) { queue_.push_back(std::move(op)); }
   std::size_t enqueued() const { return queue_.size(); }
   int waits() const { return waits_; }

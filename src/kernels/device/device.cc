@@ -28,7 +28,7 @@ class CpuDevice final : public Device {
     return DeviceMemory(this, static_cast<std::byte*>(data), bytes);
   }
 
-  // Huge pages spare address misses; where pieces are small they would only take memory that is not used.
+  // Huge pages spare address misses; with small pieces they would only occupy memory that is not used.
   void expect_pieces(std::byte* at, std::size_t bytes, std::size_t piece_bytes) override {
     constexpr std::size_t kLeastPiece = std::size_t{16} << 10, kLeastBytes = std::size_t{64} << 20;
     if (piece_bytes < kLeastPiece || bytes < kLeastBytes) return;

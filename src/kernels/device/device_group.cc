@@ -98,7 +98,7 @@ void DeviceGroup::work(int rank) {
     lock.unlock();
     device(rank).make_current();
     of_rank(rank);
-    device(rank).mark();  // what rank 0 may wait for is not held back
+    device(rank).mark();  // work that rank 0 may wait for is not held back
     lock.lock();
     if (--running_ == 0) changed_.notify_all();
   }
@@ -119,7 +119,7 @@ Result<DeviceMemory> DeviceGroup::map(std::size_t bytes, std::string_view what) 
 }
 
 void DeviceGroup::unmap(std::byte* data, std::size_t /*bytes*/) {
-  wait();  // of all ranks, before the first one's memory goes
+  wait();  // until all ranks are done, before the first one's memory goes
   maps_.erase(data);
 }
 
@@ -165,7 +165,15 @@ void DeviceGroup::wait() {
   if (in_each_) return devices_.front()->wait();
   std::vector<Mark> marks;
   for (const auto& device : devices_) marks.push_back(device->mark());
-  for (std::size_t rank = 0; rank < marks.size(); ++rank) devices_[rank]->wait_for(marks[rank]);
+  wait_for(marks.front());
+  for (std::size_t rank = 1; rank < marks.size(); ++rank) devices_[rank]->wait_for(marks[rank]);
+}
+
+void DeviceGroup::wait_for(Mark mark) {
+  if (in_each_) return devices_.front()->wait_for(mark);
+  devices_.front()->wait_watching(mark, [this] {
+    for (int rank = 1; rank < ranks(); ++rank) device(rank).note_failure();
+  });
 }
 
 Device::Mark DeviceGroup::mark() {
@@ -181,7 +189,7 @@ void DeviceGroup::end_batch() {
   for (const auto& device : devices_) device->end_batch();
 }
 
-// A rank whose device failed is one that the others wait for in vain: then both are said.
+// If a rank's device failed, the others wait for it in vain: then the status gives both reasons.
 Status DeviceGroup::status() const {
   const Status met = exchange_->status();
   for (std::size_t rank = 0; rank < devices_.size(); ++rank) {

@@ -1,17 +1,19 @@
-// DeviceGroup: devices alike, one a rank, as one device. What is done to its memory is done to that of every rank, so
-// whoever works with a device, a cache, tables, tokens that are drawn, need not know how many there are.
+// DeviceGroup: several devices of one kind, one a rank, used as one device. A move or an op on its memory is done on
+// every rank's. So code that works with a device, a cache, tables or drawn tokens need not know how many there are.
 //
 //   map        maps on every rank; the address is rank 0's, and of(rank, address) is the same place on another
 //   copy, upload, fill, wait
 //              on every rank
-//   download   from rank 0, whose bytes are those of all ranks but where they share what is cached by heads: there
+//   download   from rank 0, whose bytes are those of all ranks. Planes that are cached by heads differ: for them
 //              download_from() and upload_to() name the rank
-// Ops are a rank's: those of ops() are done by every rank with its own addresses. A model has a part for each rank
-// (model/ranked_model.h), and each() calls for all of them at once, as one rank's queue may wait for another's.
+// Ops belong to a rank: every rank does those of ops() with its own addresses. A model has a part for each
+// rank (model/ranked_model.h). each() calls for all of them at once, as one rank's queue may wait for another's.
 //
-// Errors: status() is that of the first rank that broke down, with its number, or of the exchange. Thread safety: as
-// Device's; within each() a rank's function uses its own device alone, and rank 0's, on the caller's thread, may use
-// the group, whose calls reach rank 0 alone then.
+// Errors: status() is that of the first rank that broke down, with its number, or of the exchange. While the caller
+// waits for rank 0, the group asks the other ranks: one that broke down ends the exchanges at once. Thread safety: as
+// for Device. Within each() a rank's function uses its own device alone. Rank 0's function runs on the caller's thread
+// and may use the group, whose calls then reach rank 0 alone.
+// Used by engine/runner/device_choice.h and model/ranked_model.h.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +32,7 @@ namespace sluice {
 
 class DeviceGroup final : public Device {
  public:
-  // `exchange` connects the devices, in rank order. rank_ops: what they have, null: the CPU's.
+  // `exchange` connects the devices, in rank order. rank_ops: the ops of each device, null: the CPU's.
   DeviceGroup(std::vector<std::unique_ptr<Device>> devices, std::unique_ptr<Exchange> exchange,
               const OpTable* rank_ops);
   ~DeviceGroup() override;
@@ -39,17 +41,18 @@ class DeviceGroup final : public Device {
 
   int ranks() const { return static_cast<int>(devices_.size()); }
   Device& device(int rank) { return *devices_[static_cast<std::size_t>(rank)]; }
-  // What a rank's ops run on: as `exec`, whose device is the group.
+  // Returns the Exec of a rank's ops: like `exec`, whose device is the group.
   Exec rank_exec(const Exec& exec, int rank) const;
-  // The place on a rank of an address of the group; what it has not mapped (null, the host's) stays as it is.
+  // The place on a rank of an address of the group. An address that the group has not mapped (null, the host's) stays
+  // as it is.
   template <class T>
   T* of(int rank, T* address) const {
     return reinterpret_cast<T*>(
         const_cast<std::byte*>(place(rank, reinterpret_cast<const std::byte*>(address))));  // NOLINT
   }
-  // Calls it for all ranks at once, each on a thread of its own, and returns when all have returned.
+  // Calls of_rank for all ranks at once, each on a thread of its own, and returns when all have returned.
   void each(const std::function<void(int rank)>& of_rank);
-  // Those that are enqueued on a group itself: sample and take_ids.
+  // The ops that are enqueued on a group itself: sample and take_ids.
   static const OpTable& ops();
 
   const char* name() const override { return devices_.front()->name(); }
@@ -65,7 +68,7 @@ class DeviceGroup final : public Device {
   void end_batch() override;
   Status status() const override;
   Mark mark() override;
-  void wait_for(Mark mark) override { devices_.front()->wait_for(mark); }
+  void wait_for(Mark mark) override;
   int members() const override { return ranks(); }
   void download_from(int member, std::span<const ByteMove> moves) override;
   void upload_to(int member, std::span<const ByteMove> moves) override;
@@ -78,7 +81,7 @@ class DeviceGroup final : public Device {
   std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<Exchange> exchange_;
   const OpTable* rank_ops_;
-  std::vector<std::unique_ptr<ThreadPool>> pools_;  // of the ranks but the first
+  std::vector<std::unique_ptr<ThreadPool>> pools_;  // one for each rank but the first
   // By rank 0's address: the memory of all ranks, in their order.
   std::map<const std::byte*, std::vector<DeviceMemory>> maps_;
   std::vector<ByteMove> moved_;
@@ -90,7 +93,7 @@ class DeviceGroup final : public Device {
   std::uint64_t calls_ SLUICE_GUARDED_BY(mutex_) = 0;
   int running_ SLUICE_GUARDED_BY(mutex_) = 0;
   bool stop_ SLUICE_GUARDED_BY(mutex_) = false;
-  std::vector<std::thread> threads_;  // of the ranks but the first
+  std::vector<std::thread> threads_;  // one for each rank but the first
 };
 
 }  // namespace sluice

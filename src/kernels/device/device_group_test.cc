@@ -41,7 +41,7 @@ class DeviceGroupTest : public ::testing::Test {
   static T* in(const DeviceMemory& memory) {
     return reinterpret_cast<T*>(memory.data());
   }
-  // What lies in a rank's memory.
+  // Reads the bytes of a rank's memory.
   template <class T>
   std::vector<T> of(int rank, const DeviceMemory& memory) {
     std::vector<T> values(memory.size() / sizeof(T));
@@ -115,7 +115,7 @@ TEST_F(DeviceGroupTest, MembersHaveBytesOfTheirOwnAndTheGroupThoseOfTheFirst) {
   EXPECT_EQ(value, 10);
 }
 
-// The ranks wait for each other within their calls, and those of rank 0 may use the group.
+// The ranks wait for each other within their calls, and rank 0's call may use the group.
 TEST_F(DeviceGroupTest, EachCallsForAllRanksAtOnce) {
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed_);
   const DeviceMemory memory = map(sizeof(int));
@@ -136,7 +136,7 @@ TEST_F(DeviceGroupTest, EachCallsForAllRanksAtOnce) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Ops of ranks gather: what a rank enqueues may wait for what others enqueue.
+// Ops of ranks gather: ops that one rank enqueues may wait for ops that others enqueue.
 TEST_F(DeviceGroupTest, OpsOfRanksMeet) {
   constexpr int kShare = 32;
   const DeviceMemory from = map(kShare * sizeof(float)), to = map(kRanks * kShare * sizeof(float));
@@ -160,7 +160,7 @@ TEST_F(DeviceGroupTest, OpsOfRanksMeet) {
 TEST_F(DeviceGroupTest, TokensAreDrawnAndTakenByEveryRank) {
   std::vector<float> logits(2 * kVocab, 0.0F);
   logits[5] = 3.0F, logits[7] = 2.0F, logits[kVocab + 9] = 1.0F;
-  const std::vector<std::uint32_t> masks{~(1U << 5), ~0U, ~0U};  // of all ids but 5
+  const std::vector<std::uint32_t> masks{~(1U << 5), ~0U, ~0U};  // all ids but 5
   std::vector<SampleRow> params(3);
   params[0] = {.row = 0, .temperature = 0.0F, .slot = 1};
   params[1] = {.row = 0, .temperature = 0.0F, .mask = 0, .slot = 2};
@@ -222,6 +222,60 @@ TEST_F(DeviceGroupTest, MemoryThatARankLacksIsAnErrorWithItsName) {
   EXPECT_EQ(failed.status().code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(failed.status().message().starts_with("rank 0 of 3: cannot map 1152921504606846976 bytes for a test"))
       << failed.status().message();
+}
+
+// A device whose queue never moves, until the second one of its group has been asked whether it failed.
+class StuckDevice final : public Device {
+ public:
+  explicit StuckDevice(const bool* is_released) : is_released_(is_released) {}
+  const char* name() const override { return "stuck"; }
+  Result<DeviceMemory> map(std::size_t, std::string_view) override { return DeviceMemory(); }
+  void copy_all(std::span<const ByteMove>) override {}
+  void upload_all(std::span<const ByteMove>) override {}
+  void download_all(std::span<const ByteMove>) override {}
+  void fill(std::byte*, std::byte, std::size_t) override {}
+  void wait() override {}
+  void wait_watching(Mark, const std::function<void()>& watch) override {
+    for (int i = 0; i < 1000 && !*is_released_; ++i) watch();
+  }
+
+ private:
+  void unmap(std::byte*, std::size_t) override {}
+  const bool* is_released_;
+};
+
+class FailedDevice final : public Device {
+ public:
+  explicit FailedDevice(bool* was_asked) : was_asked_(was_asked) {}
+  const char* name() const override { return "failed"; }
+  Result<DeviceMemory> map(std::size_t, std::string_view) override { return DeviceMemory(); }
+  void copy_all(std::span<const ByteMove>) override {}
+  void upload_all(std::span<const ByteMove>) override {}
+  void download_all(std::span<const ByteMove>) override {}
+  void fill(std::byte*, std::byte, std::size_t) override {}
+  void wait() override {}
+  void note_failure() override { *was_asked_ = true; }
+  Status status() const override { return *was_asked_ ? internal_error("it trapped") : Status(); }
+
+ private:
+  void unmap(std::byte*, std::size_t) override {}
+  bool* was_asked_;
+};
+
+// Rank 0 may wait for a rank that has failed: the group asks that one, and names it rather than the exchange.
+TEST(DeviceGroup, ARankThatFailsIsNamedWhileTheFirstOneWaitsForIt) {
+  for (const bool waits_for_mark : {true, false}) {
+    bool was_asked = false;
+    std::vector<std::unique_ptr<Device>> devices;
+    devices.push_back(std::make_unique<StuckDevice>(&was_asked));
+    devices.push_back(std::make_unique<FailedDevice>(&was_asked));
+    auto exchange = std::make_unique<HostExchange>(2, std::chrono::seconds(20));
+    exchange->fail(0, "rank 1 did not come");
+    DeviceGroup group(std::move(devices), std::move(exchange), nullptr);
+    waits_for_mark ? group.wait_for(group.mark()) : group.wait();
+    EXPECT_TRUE(was_asked);
+    EXPECT_EQ(group.status().message().find("rank 1 of 2: it trapped"), 0U) << group.status().message();
+  }
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Bytes counted(std::size_t count, int first) {
   return bytes;
 }
 
-// What every device has to do, on both that there are.
+// The duties of every device, tested on both kinds.
 class DeviceTest : public ::testing::TestWithParam<bool> {
  protected:
   Bytes read(const std::byte* from, std::size_t bytes) {
@@ -55,7 +55,8 @@ TEST_P(DeviceTest, MoreThanThereIsIsAnErrorWithItsReason) {
               ::testing::HasSubstr("cannot map 4611686018427387904 bytes of everything (Cannot allocate memory)"));
 }
 
-// The host's bytes are changed right after the upload, and those that are read only before wait().
+// The host's bytes are changed right after the upload, and the device's right after the download: each move gives the
+// bytes of the time of its call.
 TEST_P(DeviceTest, UploadTakesItsBytesAndDownloadWaits) {
   const DeviceMemory memory = device_.map(300, "test").value();
   Bytes given = counted(100, 7);
@@ -72,7 +73,7 @@ TEST_P(DeviceTest, UploadTakesItsBytesAndDownloadWaits) {
   EXPECT_EQ(read(memory.data() + 50, 100), later);
 }
 
-// Random moves, in the order of the calls, are those of a plain array.
+// Random moves, in the order of the calls, have the effect that they have on a plain array.
 TEST_P(DeviceTest, MovesAreDoneInOrder) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
@@ -143,7 +144,7 @@ TEST(DeferredDeviceTest, DoesNothingBeforeWait) {
   EXPECT_EQ(device.enqueued(), 0U);
 }
 
-// What the tests of the layers above rely on.
+// The layers above rely on this in their tests.
 TEST(DeferredDeviceDeathTest, TheHostCannotTouchItsMemory) {
   DeferredDevice device;
   const DeviceMemory memory = device.map(10, "test").value();

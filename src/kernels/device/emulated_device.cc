@@ -16,7 +16,7 @@ namespace sluice {
 namespace {
 
 constexpr std::byte kPoison{0xA5};
-constexpr int kDelayPart = 16, kProtectionPart = 32;  // of a device's time go there
+constexpr int kDelayPart = 16, kProtectionPart = 32;  // the parts of a device's time that may go there
 
 void move_bytes(std::span<const ByteMove> moves) {
   for (const ByteMove& move : moves) {
@@ -24,13 +24,14 @@ void move_bytes(std::span<const ByteMove> moves) {
   }
 }
 
-// Arguments for later, with the counts and addresses of the step's tables, which the host makes anew in the meantime.
+// Arguments kept for later, with the counts and addresses of the step's tables, which the host makes anew in the
+// meantime.
 template <class Args>
 struct Later {
   explicit Later(const Args& given) : args(given) {
     if constexpr (requires { given.step; }) {
       tables = *given.step;
-      // The host makes its spans anew in the meantime; who does the op later may read those of the device.
+      // The host makes its spans anew in the meantime; an op that runs later may read the device's spans instead.
       tables.host_spans = tables.spans;
     }
   }
@@ -78,7 +79,7 @@ Result<DeviceMemory> EmulatedDevice::map(std::size_t bytes, std::string_view wha
   wait();  // the worker protects what is mapped
   const MutexLock lock(mutex_);
   maps_[static_cast<std::byte*>(data)] = mapped;
-  if (accessible_) protect(true);  // it, too
+  if (accessible_) protect(true);  // the new map, too
   return DeviceMemory(this, static_cast<std::byte*>(data), bytes);
 }
 
@@ -94,7 +95,7 @@ void EmulatedDevice::unmap(std::byte* data, std::size_t) {
   maps_.erase(data);
 }
 
-// Whether what took so much time has taken less than one `part`th of all.
+// True if the work that took `spent` has taken less than one `part`th of all time.
 bool EmulatedDevice::affords(int part, Clock::duration spent) const {
   constexpr auto kAtFirst = std::chrono::milliseconds(50);
   return part * spent <= kAtFirst + (Clock::now() - start_);
@@ -210,7 +211,7 @@ void EmulatedDevice::run() {
     if (queue_.empty()) return;
     const Work work = std::move(queue_.front());
     queue_.pop_front();
-    // Now and then it is late, with its memory protected; sometimes by much.
+    // Now and then the worker is late, with its memory protected; sometimes by much.
     if (const auto draw = random_() % 64; draw < 2 && affords(kDelayPart, delayed_)) {
       if (accessible_ && affords(kProtectionPart, protecting_)) protect(false);
       lock.unlock();

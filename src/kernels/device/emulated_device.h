@@ -1,17 +1,18 @@
-// EmulatedDevice: what makes GPUs hard, without a GPU. Ops and moves are done later, in the order of the calls, by a
-// separate thread that is delayed at random; the ops are the CPU's. For tests (`--device emulated`).
+// EmulatedDevice: a device that is as hard to use as a GPU, without a GPU. A separate thread, delayed at random, does
+// ops and moves later, in the order of the calls; the ops are the CPU's. For tests (`--device emulated`).
 //
 //   - Its memory is protected from the host: a read or write through one of its addresses outside of an op or a move
 //     ends the program. (Protection applies to all threads, so a host that reads just while an op runs goes unnoticed;
 //     the delays make that rare.)
 //   - Delays take a sixteenth of its time at most, and protection half of that: in long runs some of the ops have them.
 //   - The host bytes of an upload go through a staging buffer of the device. When the upload is done that buffer is
-//     overwritten, so whoever kept its address reads 0xA5.
-//   - Ops can be recorded instead of done, and replayed: whatever changes from step to step must then be in device
+//     overwritten, so code that kept its address reads 0xA5.
+//   - Ops can be recorded instead of done, and replayed: values that change from step to step must then be in device
 //     memory; a host value that an op kept shows up as stale.
 //   - An op that is said to have nothing to do with the one before it (StoreKvArgs::beside_last) is done before that
 //     one: if it has, values differ.
-// Thread safety: as Device's.
+// Thread safety: as for Device.
+// Used by backend.cc.
 #pragma once
 
 #include <atomic>
@@ -52,18 +53,18 @@ class EmulatedDevice final : public Device {
   // From now on nothing is done any more, and downloads give 0xFF.
   void break_down() { broken_ = true; }
 
-  // What an op does, with the device's memory at hand.
+  // The work of an op, done when the device's memory can be touched.
   using Work = std::function<void()>;
   void enqueue(Work work);
-  // An op of a table; `beside_last`: done before the one enqueued last, if that is another op.
+  // Enqueues an op of a table. `beside_last`: it is done before the one enqueued last, if that is another op.
   void enqueue_op(Work work, bool beside_last);
 
-  // What is enqueued between these two is recorded, not done. replay() enqueues all of it.
+  // Work that is enqueued between record() and recorded() is recorded, not done. replay() enqueues all of it.
   using Recording = std::vector<Work>;
   void record() { recording_ = true; }
   Recording recorded();
   void replay(const Recording& recording);
-  // Whether it is device memory. A GPU's ops reach no other; those here would.
+  // True if the address is device memory. A GPU's ops reach no other memory; the ops here would.
   bool holds(const void* at) const;
 
  private:
@@ -76,27 +77,27 @@ class EmulatedDevice final : public Device {
   bool affords(int part, Clock::duration spent) const;
 
   mutable Mutex mutex_;
-  Condition changed_;  // the queue
-  Condition reached_;  // what is wanted
+  Condition changed_;  // the queue changed
+  Condition reached_;  // the wanted mark is reached
   std::deque<Work> queue_ SLUICE_GUARDED_BY(mutex_);
-  Work held_ SLUICE_GUARDED_BY(mutex_);  // the op enqueued last, until it is known what comes next; or none
+  Work held_ SLUICE_GUARDED_BY(mutex_);  // the op enqueued last, until the next one is known; or none
   Mark enqueued_ SLUICE_GUARDED_BY(mutex_) = 0, done_ SLUICE_GUARDED_BY(mutex_) = 0;
-  Mark wanted_ SLUICE_GUARDED_BY(mutex_) = 0;  // by the one that waits
+  Mark wanted_ SLUICE_GUARDED_BY(mutex_) = 0;  // the mark that the waiting thread wants
   bool stop_ SLUICE_GUARDED_BY(mutex_) = false;
   std::map<std::byte*, std::size_t> maps_ SLUICE_GUARDED_BY(mutex_);
   bool accessible_ SLUICE_GUARDED_BY(mutex_) = false;
   bool recording_ = false;
   Recording recording_ops_;
-  bool recorded_op_ = false;  // the last of them is an op
+  bool recorded_op_ = false;  // the last recorded work is an op
   std::atomic<bool> broken_ = false;
   const Clock::time_point start_ = Clock::now();
-  Clock::duration protecting_ SLUICE_GUARDED_BY(mutex_) = Clock::duration::zero();  // so much time went there
-  Clock::duration delayed_{};                                                       // the worker's
-  std::minstd_rand random_;                                                         // the worker's
+  Clock::duration protecting_ SLUICE_GUARDED_BY(mutex_) = Clock::duration::zero();  // the time that protect() took
+  Clock::duration delayed_{};                                                       // the worker's alone
+  std::minstd_rand random_;                                                         // the worker's alone
   std::thread worker_;
 };
 
-// The CPU's ops, enqueued: exec.device is an EmulatedDevice, and only its worker uses exec.pool.
+// The CPU's ops, enqueued. exec.device is an EmulatedDevice, and only its worker uses exec.pool.
 const OpTable& emulated_op_table();
 
 }  // namespace sluice

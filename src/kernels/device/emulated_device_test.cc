@@ -73,7 +73,8 @@ TEST_F(EmulatedDeviceTest, AnOpKeepsTheArgumentsThatItWasCalledWith) {
   EXPECT_TRUE(same_bits(download(output, 48), expected));
 }
 
-// The order in which what is enqueued is done: a move, two ops, one beside the second, another move, one beside that.
+// The order in which enqueued work is done: a move, two ops of which one has beside_last, another move, an op after it
+// that has beside_last.
 TEST_F(EmulatedDeviceTest, AnOpBesideTheLastIsDoneBeforeIt) {
   std::vector<int> done;
   const auto work = [&done](int i) { return [&done, i] { done.push_back(i); }; };
@@ -108,7 +109,7 @@ TEST_F(EmulatedDeviceTest, TheHostCannotTouchItsMemory) {
   EXPECT_EQ(download(memory, 4), (std::vector<float>{1, 2, 3, 4}));
 }
 
-// What a recording took from device memory is read anew, what the host told it stays.
+// At a replay, ops read device memory anew, but their arguments from the host stay as recorded.
 TEST_F(EmulatedDeviceTest, ARecordingIsReplayedOverWhatTheMemoryHoldsNow) {
   const DeviceMemory x = floats(4), y = floats(4);
   upload({0, 0, 0, 0}, y);

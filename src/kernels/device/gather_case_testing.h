@@ -1,5 +1,5 @@
 // GatherCase: an all_gather (kernels/ops/all_gather.h) of random shape and values, with the memory of each of its ranks
-// before and after, for any device whose ranks are tested.
+// before and after. It serves any device whose ranks are tested.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace sluice {
 
 class GatherCase {
  public:
-  // Shares of so many rows and columns. Forms are drawn: those of `to`, and of `from` often, too.
+  // Shares of this many rows and columns. The forms of `to` are drawn at random, and often those of `from`, too.
   GatherCase(Random& random, int ranks, int rows, int columns)
       : ranks_(ranks), rows_(rows), columns_(columns), whole_(ranks * columns) {
     values_ = random.floats(static_cast<std::size_t>(rows) * static_cast<std::size_t>(whole_));
@@ -41,7 +41,7 @@ class GatherCase {
     }
     return text.str();
   }
-  std::size_t floats() const { return floats_; }  // of a rank's memory
+  std::size_t floats() const { return floats_; }  // the floats of a rank's memory
 
   AllGatherArgs args(float* memory) const {
     AllGatherArgs args{.rows = rows_, .forms_only = forms_only_};
@@ -53,7 +53,7 @@ class GatherCase {
     }
     return args;
   }
-  // Words of a rank's memory: its share, and something else everywhere else.
+  // The words of a rank's memory: its share, and other values everywhere else.
   std::vector<std::uint32_t> before(int rank) const {
     std::vector<std::uint32_t> memory(floats_, 0xFFA5A5A5U);
     put(memory, from_values_, InputForm::kF32, rank * columns_, columns_);
@@ -81,7 +81,7 @@ class GatherCase {
     std::ptrdiff_t ld = 0;
   };
 
-  // `odd` floats off an aligned place, and between rows.
+  // Places an array `odd` floats off an aligned place, with `odd` floats or fewer between rows.
   Array place(Random& random, int rows, int width, int odd) {
     constexpr std::size_t kAligned = 64;
     floats_ = (floats_ + kAligned - 1) / kAligned * kAligned;
@@ -90,7 +90,7 @@ class GatherCase {
     floats_ = array.at + static_cast<std::size_t>(rows) * static_cast<std::size_t>(array.ld) + 1;
     return array;
   }
-  // Columns [first, first + count) of the whole rows.
+  // Puts columns [first, first + count) of the whole rows.
   void put(std::vector<std::uint32_t>& memory, const Array& array, InputForm form, int first, int count) const {
     if (!array.has) return;
     std::vector<float> made(static_cast<std::size_t>(input_floats(form, count)));

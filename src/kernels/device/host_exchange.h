@@ -1,7 +1,8 @@
-// HostExchange: the ranks of one process whose ops run on its threads, as those of emulated devices do: each rank's
-// thread shows the others where its values lie, and goes on once all have taken them.
+// HostExchange: connects the ranks of one process whose ops run on its threads, as those of emulated devices do. Each
+// rank's thread shows the others where its values lie, and goes on once all have read them.
 //
-// Thread safety: meet() by one thread a rank; the rest by any.
+// Thread safety: meet() by one thread a rank; the rest by any thread.
+// Used by backend.cc, kernels/composed/all_gather.cc and kernels/cpu/cpu_experts.cc.
 #pragma once
 
 #include <chrono>
@@ -23,9 +24,9 @@ class HostExchange final : public Exchange {
   int ranks() const override { return ranks_; }
   Status status() const override;
 
-  // Shows `mine` to the others, and calls `take` with what each rank shows, in rank order, while nobody goes on.
-  // `exchange` says what is exchanged: the ranks have to agree. Without effect once a rank has failed: then take() is
-  // not called, and status() says why.
+  // Shows `mine` to the others, and calls `take` with the pointers that all ranks show, in rank order, while all ranks
+  // wait. `exchange` says what is exchanged: the ranks have to agree. Without effect once a rank has failed:
+  // then take() is not called, and status() says why.
   void meet(int rank, std::uint64_t exchange, const void* mine,
             const std::function<void(std::span<const void* const> shown)>& take);
   // Ends the group, in the name of a rank.
@@ -40,9 +41,8 @@ class HostExchange final : public Exchange {
   const std::chrono::milliseconds limit_;
   mutable Mutex mutex_;
   Condition changed_;
-  std::vector<const void*> shown_ SLUICE_GUARDED_BY(mutex_);  // by rank
-  std::vector<std::uint64_t> came_
-      SLUICE_GUARDED_BY(mutex_);  // by rank: how often, and how often it took: twice an exchange
+  std::vector<const void*> shown_ SLUICE_GUARDED_BY(mutex_);   // by rank
+  std::vector<std::uint64_t> came_ SLUICE_GUARDED_BY(mutex_);  // by rank: how often it came and took, twice an exchange
   std::vector<std::uint64_t> exchange_ SLUICE_GUARDED_BY(mutex_);  // by rank
   std::string failure_ SLUICE_GUARDED_BY(mutex_);                  // empty: none
 };

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Calls it for each of `ranks`, on threads of their own, until all have returned.
+// Calls of_rank for each of `ranks`, on threads of their own, until all have returned.
 void on_threads(int ranks, const std::function<void(int rank)>& of_rank) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&of_rank, rank] { of_rank(rank); });
@@ -53,7 +53,7 @@ TEST(HostExchange, TenThousandExchangesOfLateAndEarlyRanks) {
     int mine = 0;
     for (int i = 0; i < kExchanges; ++i) {
       if (random() % 512 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
-      mine = kRanks * i + rank;  // whoever goes on too early overwrites what others still take
+      mine = kRanks * i + rank;  // a rank that goes on too early overwrites values that others still read
       std::vector<int> taken;
       exchange.meet(rank, static_cast<std::uint64_t>(i % 7), &mine, [&](auto shown) {
         if (random() % 512 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
@@ -84,7 +84,7 @@ TEST(HostExchange, ARankThatNeverComesEndsTheGroupWithinTheLimitAndIsNamed) {
   EXPECT_EQ(exchange.status().code(), StatusCode::kInternal);
   EXPECT_TRUE(message.starts_with("rank 1 of 3 did not come to exchange 1 within 100 ms (--collective-timeout), rank "))
       << message;
-  // It has ended for good: nobody waits, nothing is taken, and the first reason stays.
+  // The exchange has ended for good: no rank waits, nothing is taken, and the first reason stays.
   exchange.fail(2, "something else");
   exchange.meet(0, 6, &takes, [&](auto) { ++takes; });
   EXPECT_EQ(takes, 1);

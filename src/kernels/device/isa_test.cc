@@ -43,7 +43,7 @@ TEST(KernelTable, UnknownOrAbsentIsaIsAnErrorThatSaysWhatThereIs) {
   }
 }
 
-// What `sluice kernels` prints for `entry`, `inputs` and a format of machines with such features, this one or not:
+// The rows of `sluice kernels` for `entry`, `inputs` and a format on a machine with such features, this one or not:
 // "rows kernel", one after the other. Tables hold pointers alone: no kernel of them runs here.
 std::string kernels_of(CpuFeatures features, std::string_view entry, std::string_view format = "",
                        std::string_view inputs = "") {
@@ -139,7 +139,7 @@ TEST(KernelTable, ChoosesPanelsWhereTheyPay) {
             "1-12 avx512::linear_mxfp4, 13+ avx512::linear_mxfp4_panels");
 }
 
-// Whatever the features, each entry has a kernel, and each weight one for every number of rows and every block.
+// Whatever the features, each entry has a kernel, and each weight has one for every number of rows and every block.
 TEST(KernelTable, EveryTableIsComplete) {
   std::size_t entries = 0;
   for (const CpuFeatures machine : {CpuFeatures{}, kSkylake, kCascadeLake, kSapphireRapids, kZen4}) {

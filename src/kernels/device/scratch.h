@@ -3,10 +3,11 @@
 //
 //   Scratch scratch;
 //   scratch.add(rows, dim, &workspace.q);           for each tensor, at its largest
-//   SLUICE_RETURN_IF_ERROR(scratch.take(device));   they have their places
+//   SLUICE_RETURN_IF_ERROR(scratch.take(device));   now they have their places
 //   float* q = workspace.q.floats(n);               of n rows, no more than were asked for
-// A tensor that linears read also has room for the forms that they multiply (kernels/ops/rows.h).
-// Thread safety: get() by any thread once taken.
+// A tensor that linears read also has room for the forms that they multiply (kernels/ops/rows.h). Thread safety: get()
+// by any thread after take().
+// Used by model and model/weights.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +22,12 @@
 
 namespace sluice {
 
-// Of f32 or int32 values.
+// A tensor of f32 or int32 values.
 class ScratchTensor {
  public:
   float* floats(int rows) const { return at<float>(rows); }
   std::int32_t* ints(int rows) const { return at<std::int32_t>(rows); }
-  // With memory for `forms`, which are among those that were asked for.
+  // Rows with memory for `forms`, which are among those that were asked for.
   Rows rows(int rows, const InputForms& forms = {}) const {
     Rows found = contiguous_rows(floats(rows), static_cast<int>(columns_));
     for (const InputForm form : kPreparedForms) {

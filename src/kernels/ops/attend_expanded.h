@@ -1,7 +1,7 @@
-// Attention of rows over keys and values that lie expanded in memory, head by head, and the merge of the results over
-// two sets of keys by their log-sum-exp. For long spans of multi-head latent attention (docs/models/deepseek_v3.md §1):
-// a key of 192 and a value of 128 are less work for a row than the latent they were made of, 576 and 512, once enough
-// rows share the making.
+// attend_expanded: attention of rows over keys and values that lie expanded in memory, head by head. merge_attention:
+// the merge of the results over two sets of keys by their log-sum-exp. Both serve long spans of multi-head latent
+// attention (docs/models/deepseek_v3.md §1). Once enough rows share the expansion, a key of 192 and a value of 128 are
+// less work for a row than the latent of 576 and 512 that they were made of.
 //
 // attend_expanded: row r sees keys [0, n) with n = min(keys, visible + r), none if that is not positive. In this order:
 //   splits of kExpandedSplitKeys keys; in a split, for a head, with the terms of kernels/device/exec.h:
@@ -11,9 +11,10 @@
 //   A row without keys gives out = 0 and lse = -inf.
 // merge_attention: the result over both sets, from (A, a) and (B, b), out and lse of each:
 //   m = max(a, b);  x = exp(a - m), y = exp(b - m);  out[d] = fma(y, B[d], x * A[d]) / (x + y);  lse = m + log(x + y).
-//   Of a side without keys (lse = -inf) the values are not looked at; the result is the other side bit by bit, and
-//   without keys on both sides 0 and -inf.
+//   If a side has no keys (lse = -inf), its values are not read: the result is the other side, bit for bit. Without
+//   keys on both sides it is 0 and -inf.
 // Keys and values must be finite: rows of a span that share a tile give weight 0 to the keys that they do not see.
+// Used by bench, kernels/cpu, kernels/cuda, kernels/ops and kernels/ref.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ namespace sluice {
 
 inline constexpr int kExpandedSplitKeys = 64;
 
-// A row of `kv`: a key, then from this many floats on a value; both padded to multiples of 16, a key with zeros.
+// A row of `kv` is a key, then a value from this many floats on. Both are padded to multiples of 16, a key with zeros.
 constexpr int expanded_value_offset(int key_dims) {
   return (key_dims + 15) / 16 * 16;
 }
@@ -50,7 +51,7 @@ struct MergeAttentionArgs {
   int rows = 0, value_dims = 0;  // a row here is one head of a row there
   const float* part = nullptr;   // [rows, value_dims]
   const float* part_lse = nullptr;
-  float* total = nullptr;  // becomes the result
+  float* total = nullptr;  // receives the result
   float* total_lse = nullptr;
 };
 void merge_attention(const Exec& exec, const MergeAttentionArgs& args);

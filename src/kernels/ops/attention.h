@@ -1,7 +1,7 @@
-// Attention of rows over cached rows, through the cache: one path for every span. A cached row holds a key in its first
-// `dims` values and a value in `value_dims` values from `value_offset` on. They may be the same ones (V4's shared K =
-// V; MLA's latent, whose value is its first value_dims) or not (GQA: a row is a key, then a value). With key_heads > 1
-// there is a plane for each key head, and heads / key_heads consecutive heads share one.
+// attend: attention of rows over cached rows, read through the cache: one path for every span. A cached row holds a key
+// in its first `dims` values and a value in `value_dims` values from `value_offset` on. Key and value may be the same
+// values (V4's shared K = V; MLA's latent, whose value is its first value_dims) or not (GQA: a row is a key, then a
+// value). With key_heads > 1 there is a plane for each key head, and heads / key_heads consecutive heads share one.
 //
 // Keys of the row at position p, in this order (docs/models/deepseek_v4.md §4.3, §4.4):
 //   1. latent entries first_key <= e < (p + 1) / tokens_per_row, or the row's `selected` ones, ascending, in splits of
@@ -16,7 +16,7 @@
 // w_i, and each chain takes pairs, the second of them first, as the bf16 dot instruction does:
 //   lane l of s_i takes dims 32 j + 16 + l, then 32 j + l;
 //   v[d] takes keys 2 i + 1, then 2 i, of the list (part 1) or of all positions (part 2).
-// With `tiles`, besides, products are in the order of AMX tiles (InputForm::kTiles of kernels/ops/linear.h): slices of
+// With `tiles` as well, products are in the order of AMX tiles (InputForm::kTiles of kernels/ops/linear.h): slices of
 // 32, ascending, each a chain of fused multiply-adds from 0 over its even items and one over its odd ones, e and o:
 //   s_i = scale * (s + (e + o) over the slices of dims, from 0; dims past the last count as 0)
 //   v[d] = v + (e + o) over the slices of keys, from 0, then + 0: keys 32 j .. 32 j + 31 of the split's list (part 1)
@@ -25,8 +25,9 @@
 // Before: the heads of `query`, which may be q or lie elsewhere, are normed and rotated in place (HeadForm of
 //   kernels/ops/elementwise.h). If they lie elsewhere, their rotary dims are copied to their place in q (absorbed
 //   latent attention: q's other dims hold the queries already turned to the latent's side).
-// After: with out_rope, each head of the output is rotated back; then the forms of `out` that have memory.
+// After: with out_rope, each head of the output is rotated back; then the forms of `out` that have memory are made.
 // Leaving out a masked key and giving it weight 0 give the same bits, so rows of a span may share decoded keys.
+// Used by bench, kernels/common, kernels/cpu, kernels/cuda and kernels/ops.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +61,7 @@ struct AttendArgs {
   float scale = 1.0F;
   const float* sink = nullptr;  // [heads]; null: none
   const StepTables* step = nullptr;
-  std::span<const RowSpan> spans;     // of the step: all, or some consecutive ones
+  std::span<const RowSpan> spans;     // the step's spans: all, or some consecutive ones
   int key_heads = 1;                  // divides heads
   const PlaneView* window = nullptr;  // [key_heads]; null: none
   int window_tokens = 0;
@@ -73,16 +74,17 @@ struct AttendArgs {
   int value_offset = 0;  // a multiple of 16
   bool bf16 = false;     // see above; attend() clears it where rows are kF32
   bool tiles = false;    // likewise; with bf16
-  // Set by attend() from the Exec. Part 2 is two splits: positions before the span's first, and from there on.
+  // Both faults are set by attend() from the Exec (kernels/device/exec.h). With this one, part 2 is two splits:
+  // positions before the span's first one, and those from there on.
   bool fault_chunk_anchored_splits = false;
-  int fault_future_entries = 0;  // likewise: see kernels/device/exec.h
-  float* out = nullptr;          // [rows of the step, heads, value_dims]
-  Rotation out_rope = {};        // table null: none
-  Rows out_rows = {};            // `out` again, with the forms wanted of it; values null: none
-  bool forms_only = false;       // nobody reads q, or `out` but by these forms, so that no values need be left there
+  int fault_future_entries = 0;
+  float* out = nullptr;     // [rows of the step, heads, value_dims]
+  Rotation out_rope = {};   // table null: none
+  Rows out_rows = {};       // `out` again, with the forms to make of it; values null: none
+  bool forms_only = false;  // only the forms of `out` are read afterwards, and q is not: no values need be left there
 };
 void attend(const Exec& exec, const AttendArgs& args);
-// The part of attend() between the two.
+// The part of attend() between "Before" and "After".
 void attend_keys(const Exec& exec, const AttendArgs& args);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The KV compressor's pooling, streamed (docs/models/deepseek_v4.md §6.2, §6.4).
+// compress: the KV compressor's pooling, streamed (docs/models/deepseek_v4.md §6.2, §6.4).
 //
 // Per channel, a window's softmax-weighted sum is kept as (max M, denominator S, weighted sum A), taken in token order:
 //   first token: (g, 1, u).  Then, for g <= M: e = exp(g - M), S = S + e, A = fma(e, u, A);
@@ -8,10 +8,12 @@
 // With overlap (CSA) window w takes the four tokens of window w - 1 through channels [0, dim) and its own through
 // [dim, 2 dim): state [2, 3, dim] = the open window, then the next one (so far only its "previous" half).
 // An empty accumulator is (-inf, 0, 0). At a multiple of the ratio the second accumulator is empty, and without overlap
-// so is the first: the first accumulator, [3, dim], is all that the state at a block boundary (a multiple of 128, which
-// the ratio divides) has to say, so with `boundaries` it is also written wherever a span passes one.
+// so is the first. The ratio divides 128, so this holds at every block boundary (a multiple of 128): there the first
+// accumulator, [3, dim], is all that the state has to say. With `boundaries` it is also written wherever a span passes
+// a block boundary.
 //
 // Row contract: the state after token t is a function of tokens 0..t; cutting a span anywhere gives the same bits.
+// Used by bench, kernels/cpu, kernels/cuda/shared and kernels/ops.
 #pragma once
 
 #include <cstddef>
@@ -38,10 +40,10 @@ struct CompressArgs {
   std::ptrdiff_t ld = 0;
   const float* ape = nullptr;  // [ratio, dim or 2 dim]
   const StepTables* step = nullptr;
-  // Open states, the first one's part of this compressor; a span reads that of its state_in and writes those of its
-  // rows' states_after.
+  // Open states: this compressor's part of the first one. A span reads the state state_in and writes the states
+  // states_after of its rows.
   std::byte* states = nullptr;
-  std::size_t state_bytes = 0;  // from one to the next
+  std::size_t state_bytes = 0;  // from one state to the next
   float* pooled = nullptr;      // [closed windows of the ratio, dim], in the order of StepTables::closed
   // Each page of StepTables::boundary_pages receives the first accumulator, [3, dim], after the block's last token, as
   // row 0 of its part of this plane. Null: not wanted.

@@ -1,5 +1,6 @@
-// Norms and rotations of rows: parts of the composed ops (kernels/ops/parts.h). Orders as in kernels/device/exec.h. All
-// may run in place (y == x).
+// Norms and rotations of rows: parts of the composed ops (kernels/ops/parts.h). Their orders are those of
+// kernels/device/exec.h. All may run in place (y == x).
+// Used by bench, kernels/composed, kernels/cpu, kernels/cuda/shared and kernels/ops.
 #pragma once
 
 #include <cstddef>
@@ -54,24 +55,24 @@ struct RopeHeadsArgs {
 };
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args);
 
-// A rotation of heads that is part of another op, as by rope_heads(). table null: none.
+// A rotation of heads that is part of another op, done as rope_heads() does it. Table null: none.
 struct Rotation {
   const float* table = nullptr;
   int dims = 0, offset = 0;
   bool half_split = false;
 };
 
-// What attend() does to queries first: with eps >= 0 each head is RMS-normed, and multiplied by `norm` unless that is
-// null; then it is rotated.
+// The work that attend() does on queries first: with eps >= 0 each head is RMS-normed, and multiplied by `norm` unless
+// that is null; then it is rotated.
 struct HeadForm {
   const float* norm = nullptr;  // [head_dim]
   float eps = -1.0F;
   Rotation rope = {};
 };
 
-// x <- dim^-1/2 H x, H the Sylvester-ordered Hadamard matrix, dim a power of two (docs/models/deepseek_v4.md §7.2):
-// butterflies (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then one multiplication by dim^-1/2 (rounded to f32
-// once). x: [rows, dim] contiguous.
+// x <- dim^-1/2 H x, where H is the Sylvester-ordered Hadamard matrix and dim a power of two
+// (docs/models/deepseek_v4.md §7.2). The order: butterflies (a, b) -> (a + b, a - b) at distances 1, 2, 4, ..., then
+// one multiplication by dim^-1/2 (rounded to f32 once). x: [rows, dim] contiguous.
 struct HadamardArgs {
   int rows = 0, dim = 0;
   float* x = nullptr;
@@ -112,8 +113,8 @@ struct GatherRowsArgs {
 };
 void gather_rows(const Exec& exec, const GatherRowsArgs& args);
 
-// y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with different strides of heads and rows; the `zeros`
-// values after it become 0. No overlap.
+// y[row, head, 0..dims) = x[row, head, 0..dims), between layouts with different strides of heads and rows. The `zeros`
+// values after them become 0. No overlap.
 struct CopyHeadsArgs {
   int rows = 0, heads = 0, dims = 0;
   const float* x = nullptr;

@@ -1,4 +1,5 @@
 // out[t, c, :] = table[ids[t], :] for every copy c: the embedding of each row, repeated for the residual streams.
+// Used by bench/row_kernels.cc, kernels/cuda/shared/embedding.cu and ops.h.
 #pragma once
 
 #include <span>
@@ -9,8 +10,8 @@
 
 namespace sluice {
 
-// table: kF32, kBf16 or kCodes [vocab, dim], read where it lies (a huge table is never packed). ids in [0, vocab). out
-// [rows, copies, dim].
+// The table is kF32, kBf16 or kCodes, [vocab, dim], and is read where it lies (a huge table is never packed). ids are
+// in [0, vocab). out is [rows, copies, dim].
 struct EmbedArgs {
   std::span<const TokenId> ids;
   const WeightView* table = nullptr;

@@ -1,16 +1,18 @@
-// expand_and_attend: latent attention of one long span over keys and values of its heads, k = (W_UK c, rotated key) and
-// v = W_UV c, made anew from the cached latents (c | rotated key that all heads share): first of the prefix, in pieces
-// of `prefix_chunk` tokens, then of the span itself.
+// expand_and_attend: latent attention of one long span over expanded keys and values of its heads,
+// k = (W_UK c, rotated key) and v = W_UV c. They are made anew from the cached latents (c | rotated key that all heads
+// share): first those of the prefix, in pieces of `prefix_chunk` tokens, then those of the span itself.
 //   query     as attend()'s (kernels/ops/attention.h), in place
 //   a piece   W_UK c and W_UV c in the order of kernels/ops/linear.h, then attend_expanded() over its keys
-//   merge     the first piece is the result; each later one meets it by merge_attention()
+//   merge     the first piece is the result; merge_attention() merges each later one into it
 //   (kernels/ops/attend_expanded.h)
 //
 // Per head, expanding a key costs rank * (nope + v) products and saves every row 2 * rank - nope - v of them: with 512,
-// 128 and 128 it pays from 171 rows on. In fact it pays earlier, because expanding is a plain matrix product, and
-// because expanding the span's own keys costs no more than turning its queries and values would.
+// 128 and 128 it pays from 171 rows on. In fact it pays earlier. Expanding is a plain matrix product, and expanding the
+// span's own keys costs no more than turning its queries and values would.
 //
-// Row contract: as of every op, except that the pieces depend on where the span begins: a profile of its own.
+// Row contract: that of every op, except that the pieces depend on where the span begins, so that it needs a profile of
+// its own.
+// Used by kernels/composed/expand_and_attend.cc and ops.h.
 #pragma once
 
 #include <algorithm>
@@ -33,19 +35,19 @@ struct ExpandAndAttendArgs {
   float* q = nullptr;                            // [rows of the step, heads, key_dims]
   HeadForm query = {};
   float scale = 1.0F;
-  // Scratch; keys = max(span.rows, prefix_chunk): [keys, rank + rotary]; [expanded_floats()]; [span.rows, heads,
-  // value_dims]; [span.rows, heads] each
+  // Scratch, with keys = max(span.rows, prefix_chunk): [keys, rank + rotary]; [expanded_floats()]; [span.rows, heads,
+  // value_dims]; [span.rows, heads] each.
   float *latents = nullptr, *expanded = nullptr, *piece = nullptr, *piece_lse = nullptr, *lse = nullptr;
   float* out = nullptr;  // [rows of the step, heads, value_dims]
 
   int rotary() const { return latent->format.dims - rank; }
-  // So many heads are expanded at a time that they take about 16 MiB.
+  // The number of heads that are expanded at a time, which take about 16 MiB.
   static constexpr std::int64_t kMostFloats = std::int64_t{1} << 22;
   static int heads_at_once(int heads, int keys, int key_dims, int value_dims) {
     const std::int64_t head = std::int64_t{keys} * expanded_row_floats(key_dims, value_dims);
     return static_cast<int>(std::clamp<std::int64_t>(kMostFloats / head, 1, heads));
   }
-  // With at most so many keys.
+  // The floats of `expanded` for at most this many keys.
   static std::int64_t expanded_floats(std::int64_t heads, std::int64_t keys, int key_dims, int value_dims) {
     const std::int64_t head = keys * expanded_row_floats(key_dims, value_dims);
     return std::min(heads * head, std::max(head, kMostFloats));

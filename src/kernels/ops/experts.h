@@ -1,4 +1,4 @@
-// The mixture-of-experts feed-forward of one layer, routed and shared experts together.
+// experts: the mixture-of-experts feed-forward of one layer, routed and shared experts together.
 //
 //   for row t, slot s with expert e and weight c (docs/models/deepseek_v4.md §8.2):
 //     a = w1_e x, b = w3_e x              (order: kernels/ops/linear.h)
@@ -8,13 +8,14 @@
 //   y[t] = ((out_0 + out_1) + out_2) ... + shared     slots in ascending order, then the shared expert (c = 1)
 //
 // With several ranks (kernels/device/exchange.h) a rank has a share of the outputs of gate, up and down. Experts whose
-// gate has an Nth of down's inputs exchange m: each rank computes its share, gathers those of all (all_gather), and
-// multiplies them by its outputs of down. Experts of which every rank has all of gate and up exchange nothing. y has as
-// many columns as down has outputs, and who calls gathers it; biases are those of the share.
+// gate has an Nth of down's inputs, for N ranks, exchange m: each rank computes its share, gathers the shares of all
+// (all_gather), and multiplies them by its outputs of down. Experts of which every rank has all of gate and up exchange
+// nothing. y has as many columns as down has outputs; the caller gathers it. The biases are those of the share.
 //
 // Row contract: slot order is the router's; which rows share an expert changes nothing.
 // Shapes: x [rows, hidden]; y [rows, down's outputs], which is hidden for one rank; expert_ids, expert_weights [rows,
 // slots]. x and y do not overlap.
+// Used by bench, kernels and model.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ struct ExpertWeights {
   LinearWeight gate, up, down;  // w1 [inter, hidden], w3 [inter, hidden], w2 [hidden, inter]; or shares of outputs
 };
 
-// Biases are added to the products; those of all experts of a kind lie one after the other. Null: nothing is added.
+// Biases are added to the products. The biases of all experts lie one after the other, kind by kind. Null: nothing is
+// added.
 struct ExpertBiases {
   const float *gate = nullptr, *up = nullptr;  // [experts, inter]
   const float* down = nullptr;                 // [experts, hidden]
@@ -44,20 +46,20 @@ struct ExpertsArgs {
   const float* expert_weights = nullptr;
   std::span<const ExpertWeights> experts;
   const ExpertWeights* shared = nullptr;         // null: none
-  ExpertBiases biases = {}, shared_biases = {};  // of the routed experts, and of the shared one
-  Activation activation = {};                    // of all
+  ExpertBiases biases = {}, shared_biases = {};  // the routed experts' biases, and the shared one's
+  Activation activation = {};                    // all experts' activation
   float* y = nullptr;
 };
 
 void experts(const Exec& exec, const ExpertsArgs& args);
 
-// Which of these arguments a device's experts() computes; a model asks when it is loaded (model/feed_forward.h).
+// The optional arguments that a device's experts() computes; a model asks when it is loaded (model/feed_forward.h).
 struct ExpertsSupport {
   bool biases = true;
-  bool gelu = true;  // ActivationKind::kGeluTanh; all have kSwish
+  bool gelu = true;  // ActivationKind::kGeluTanh; all devices have kSwish
 };
 
-// The activation m of rows: gate, up, out [rows, dim] with row stride ld; out may be either.
+// The activation m of rows. gate, up and out are [rows, dim] with row stride ld; out may be gate or up.
 struct ActivationArgs {
   const float* gate;
   const float* up;

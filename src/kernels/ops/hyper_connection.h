@@ -16,10 +16,11 @@
 //
 // hc_leave_enter: from one sub-layer to the next, all rows at once:
 //   y not null:        leave: expand, with post and comb as the last enter left them
-//   weights not null:  enter: mix, collapse, and normed = rms_norm(collapsed, norm, norm_eps)
-//   (kernels/ops/elementwise.h);
-//                      then the forms of `normed` that have memory. Of the rows `only` where only.data() is not null:
-//                      then row i of mixes, pre, post, comb, collapsed and normed is row only[i] of x.
+//   weights not null:  enter: mix, collapse, and normed = rms_norm(collapsed, norm, norm_eps), as in
+//                      kernels/ops/elementwise.h; then the forms of `normed` that have memory are made.
+//                      If only.data() is not null, only the rows `only` are entered:
+//                      row i of mixes, pre, post, comb, collapsed and normed is row only[i] of x.
+// Used by bench, kernels/cpu, kernels/cuda, kernels/ops and model/deepseek_v4.
 #pragma once
 
 #include <array>
@@ -76,7 +77,7 @@ struct HcLeaveEnterArgs {
   int rows = 0, dim = 0;
   float* x = nullptr;                               // [rows, 4, dim]
   const float* y = nullptr;                         // [rows, dim]
-  const HyperConnectionWeights* weights = nullptr;  // of the site that is entered
+  const HyperConnectionWeights* weights = nullptr;  // the weights of the site that is entered
   float norm_eps = 0.0F, hc_eps = 0.0F;
   int sinkhorn_iterations = 0;
   float* mixes = nullptr;                 // scratch [rows, 24]

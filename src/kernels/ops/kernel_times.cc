@@ -18,7 +18,7 @@ std::string demangled(const std::string& name) {
   return status == 0 && text != nullptr ? std::string(text.get()) : name;
 }
 
-// Without namespaces, and without the types of enumerators: "(sluice::StripKind)0" is "0".
+// The text without namespaces, and without the types of enumerators: "(sluice::StripKind)0" becomes "0".
 std::string without_scopes(std::string_view text) {
   std::string left;
   for (std::size_t i = 0; i < text.size();) {
@@ -45,7 +45,7 @@ std::vector<KernelTime> join_kernels(std::vector<KernelTime> records, const std:
   std::ranges::stable_sort(records, {}, &KernelTime::start_ns);
   std::size_t next = 0;
   for (KernelTime& record : records) {
-    // A record that was lost leaves a kernel over: it is looked for a little further on.
+    // A lost record leaves a kernel without one: the record's own kernel is looked for a little further on.
     constexpr std::size_t kAhead = 64;
     const std::size_t end = std::min(enqueued.size(), next + kAhead);
     std::size_t at = next;

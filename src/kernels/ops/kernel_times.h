@@ -1,8 +1,10 @@
-// When the kernels of a device ran, told by its tracer, beside what the host enqueued.
+// When the kernels of a device ran, according to its tracer, joined with the kernels that the host enqueued.
 //
-// A tracer tells names and times; the host knows the stage of a step (base/threads/pool_meter.h) that each kernel was
-// enqueued for. Kernels of one queue start in the order in which they were enqueued, so both are one list; what only
-// the tracer has (small moves of the device's own) counts for the rest. Thread safety: plain values and pure functions.
+// A tracer reports names and times. The host knows the stage of a step (base/threads/pool_meter.h) that each kernel was
+// enqueued for. Kernels of one queue start in the order in which they were enqueued, so one list matches the other.
+// Kernels that only the tracer has (small moves of the device's own) count for the stage kRest. Thread safety: plain
+// values and pure functions.
+// Used by bench/speed_case.h, bench/step_kernels.h, kernels/cuda/device.h and kernels/cuda/runtime/kernel_tracer.h.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +26,10 @@ struct EnqueuedKernel {
   StepStage stage = StepStage::kRest;
 };
 
-// The records in the order of their starts, each with the stage of the kernel it is of.
+// The records in the order of their starts, each with the stage of its kernel.
 std::vector<KernelTime> join_kernels(std::vector<KernelTime> records, const std::vector<EnqueuedKernel>& enqueued);
 
-// "TileProducts<0, 1, 128, 1>" of the name of a kernel of launch() (kernels/cuda/launch.h), or of any other.
+// "TileProducts<0, 1, 128, 1>" from the name of a kernel of launch() (kernels/cuda/launch.h), or of any other.
 std::string short_kernel_name(const std::string& name);
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
 // y = W x, for weights as checkpoints store them (kernels/weights/weight_format.h).
 //
-// The order of every output element, whatever the number of rows, the ISA or the storage (kernels/device/exec.h has the
+// The order of every output element is the same for any number of rows, ISA and storage (kernels/device/exec.h has the
 // contract):
 //   inputs are cut into blocks of B = weight.block_inputs() (the scale block; 128 without scales, 32 for MXFP4);
 //   within a block, one fma chain from 0 over pairs of inputs in ascending order, the odd one of a pair first
@@ -11,8 +11,7 @@
 //           to f32, and scale = 1.
 //   kBf16   x is first rounded to bf16 (the products are then exact in f32)
 //   kTiles  the same x, in the order of AMX tiles. y from 0; block by block, and in a block 32 inputs after the other,
-//   of
-//           which those past its end count as 0:
+//           of which those past its end count as 0:
 //             e = chain of fma(x, w, e) over the even inputs, ascending, from 0; o the same over the odd ones
 //             y = y + (e + o)
 //             y = y + 0 after the last: no output is -0
@@ -21,11 +20,11 @@
 //             s = s + (e + o), from 0;  y = fma(s, scale, y) after the block
 //   kFp8    x is first rounded as in official inference, to e4m3 under a power of two for each 128 inputs
 //   kFp8Blocks
-//           the same x, in the order of Hopper's FP8 tensor cores (kernels/cuda/fp8_layout.h); FP8 weights only, and
-//           only there
+//           the same x, in the order of Hopper's FP8 tensor cores (kernels/cuda/fp8_layout.h); for FP8 weights only,
+//           and only on those devices
 //   kInt8   MXFP4 and kCodes only: 32 inputs become int8 codes with one f32 scale s (kernels/weights/linear_inputs.h).
-//   Those of
-//           w are integers, too: twice the e2m1 values of MXFP4, with h = scale / 2, or its codes, with h their scale.
+//           The codes of w are integers, too: twice the e2m1 values of MXFP4, with h = scale / 2, or the codes of
+//           kCodes, with h their scale.
 //           acc = sum(codes of x * codes of w) is exact in any order, and
 //             p = fma(12582912 + acc, h, -(12582912 * h))     acc * h, rounded once; NaN from a scale of 2^106 on
 //             p = fma(sum(codes of x), min, p)                if the weight has minima
@@ -35,6 +34,7 @@
 // codes give the bits of the same values stored as f32: B is 128.
 //
 // Shapes: x [rows, in] with stride ldx (in floats), y [rows, out] with stride ldy; x and y do not overlap.
+// Used by bench, cli, engine, kernels and model.
 #pragma once
 
 #include <cstddef>
@@ -52,17 +52,17 @@ namespace sluice {
 
 struct LinearPacking;
 
-// Where the copy of a weight comes from that its kernels want. Nothing: there is none.
+// Where a weight's copy comes from, in the form that its kernels want. Without `packing` and `packed` there is none.
 struct LinearBytes {
-  const LinearPacking* packing = nullptr;  // makes it
-  ThreadPool* pool = nullptr;              // with these threads; null: the calling one
-  bool when_used = false;                  // leaves that to the kernels, a part at a time when they need it
-  AlignedBytes of_view = {};               // what the view is of; kept if the kernels read it where it lies
-  // Made before by pack_linear_weight(), and outlives the weight. The bytes in the checkpoint need not.
+  const LinearPacking* packing = nullptr;  // makes the copy
+  ThreadPool* pool = nullptr;              // threads that make it; null: the calling one
+  bool when_used = false;                  // the kernels make it instead, a part at a time when they need it
+  AlignedBytes of_view = {};               // the view's bytes; kept if the kernels read them where they lie
+  // The copy, if pack_linear_weight() made it before. It outlives the weight; the bytes in the checkpoint need not.
   const std::byte* packed = nullptr;
   std::size_t packed_bytes = 0;
 };
-// Packs for exec.kernels, nothing for the scalar ones.
+// Bytes that are packed for exec.kernels; the scalar kernels pack nothing.
 LinearBytes packs_for(const Exec& exec, AlignedBytes of_view = {});
 
 // A weight ready for one kernel table: the view, and the copy that its kernels want. Immutable after make().
@@ -77,15 +77,16 @@ class LinearWeight {
   InputForm input_form() const { return input_form_; }
   const std::byte* packed() const { return packed_at_; }
   std::size_t packed_bytes() const { return packed_bytes_; }
-  // Whether its kernels want it packed and it is not: then they pack the parts that they need when they need them.
+  // True if the kernels want the weight packed and it is not: then they pack the parts that they need when they need
+  // them.
   bool packed_when_used() const { return packed_when_used_; }
 
-  // Of `view`, whose bytes must outlive the weight where it is not packed. It multiplies input_form(wanted,
-  // view.format).
+  // Makes a weight of `view`, whose bytes must outlive the weight where it is not packed. The weight multiplies
+  // input_form(wanted, view.format).
   static LinearWeight make(const WeightView& view, InputForm wanted, LinearBytes from);
 
-  // Its bytes have moved to the memory of a device, which must outlive it; the host's copies are freed. `packed`: null
-  // for a weight that is not packed.
+  // Notes that the bytes have moved to the memory of a device, which must outlive the weight; frees the host's copies.
+  // `packed`: null for a weight that is not packed.
   void place(const WeightView& view, const std::byte* packed);
   bool is_placed() const { return placed_; }
 
@@ -95,26 +96,27 @@ class LinearWeight {
   const std::byte* packed_at_ = nullptr;
   std::size_t packed_bytes_ = 0;
   bool packed_when_used_ = false, placed_ = false;
-  AlignedBytes packed_;  // what packed_at_ points to, unless another owns it
-  AlignedBytes kept_;    // what view_ is of, where it is not the checkpoint
+  AlignedBytes packed_;  // the bytes at packed_at_, unless another owns them
+  AlignedBytes kept_;    // the bytes of view_, where they are not the checkpoint's
 };
 
-// The packed form of `view` for `kernels`, packing.packed_bytes(view) bytes, to `to`, which is aligned to 64 bytes.
+// Writes the packed form of `view` for the kernels of `packing`, packing.packed_bytes(view) bytes, to `to`, which is
+// aligned to 64 bytes.
 void pack_linear_weight(ThreadPool* pool, const LinearPacking& packing, const WeightView& view, std::byte* to);
 
-// The transpose of a weight: its shape and format (bf16 stays bf16, everything else becomes f32), and its values, with
-// scales multiplied in and rounded to f32, to `to`.
+// The transpose of a weight. The first gives its shape and format (bf16 stays bf16, everything else becomes f32), the
+// second writes its values to `to`, with scales multiplied in and rounded to f32.
 WeightView transposed_shape(const WeightView& view);
 void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to);
 
-// A weight of floats as integer codes of 8 bits, 32 of which share a scale (Q8_0): its shape and format, and its values
-// to `to`. view.in is a multiple of kInt8Block. Where a scale is no finite f16, it is NaN.
+// A weight of floats as integer codes of 8 bits, 32 of which share a scale (Q8_0): its shape and format, and its
+// values, written to `to`. view.in is a multiple of kInt8Block. A scale that is no finite f16 becomes NaN.
 inline constexpr int kInt8Block = 32;
 WeightView int8_shape(const WeightView& view);
 void write_int8(ThreadPool* pool, const WeightView& view, std::byte* to);
 
-// The inputs of a product in a form that is not kF32: row r of `in` values at x + r * ldx becomes input_floats(form,
-// in) floats (kernels/weights/linear_inputs.h) at to + r * ldto.
+// Writes the inputs of a product in a form that is not kF32: row r of `in` values at x + r * ldx becomes
+// input_floats(form, in) floats (kernels/weights/linear_inputs.h) at to + r * ldto.
 struct PrepareRowsArgs {
   InputForm form = InputForm::kBf16;
   int rows = 0, in = 0;
@@ -133,9 +135,9 @@ struct LinearJob {
   float* y = nullptr;
   std::ptrdiff_t ldy = 0;
   const std::int32_t* x_rows = nullptr;  // row r of x lies at x + x_rows[r] * ldx; null: at x + r * ldx
-  bool x_prepared = false;               // x is in the weight's input form already, ldx is in floats of that
+  bool x_prepared = false;               // x is in the weight's input form already, and ldx counts floats of that form
 
-  // The rows as tiles (kernels/weights/tile_inputs.h), for kernels that want them so; x may be null then.
+  // The rows as tiles (kernels/weights/tile_inputs.h), for kernels that want tiles; x may be null then.
   const std::byte* x_tiles = nullptr;
 
   const float* x_row(int r) const { return x + (x_rows != nullptr ? x_rows[r] : r) * ldx; }
@@ -145,27 +147,27 @@ struct LinearArgs {
   int rows = 0;
   std::span<const LinearJob> jobs;
 };
-// Any products, in one stage; project() is made of it. The list need not outlive the call.
+// Computes any products, in one stage; project() is built on it. The list need not outlive the call.
 void linear(const Exec& exec, const LinearArgs& args);
 inline void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs) {
   linear(exec, LinearArgs{rows, jobs});
 }
 
-// The form in which the kernels of a device, or of an instruction set, want a weight,
-// made on the host. Thread safety: pack() of different outputs by any threads at once.
+// The form in which the kernels of a device, or of an instruction set, want a weight. It is made on the host. Thread
+// safety: pack() of different outputs by any threads at once.
 struct LinearPacking {
-  // Bytes of the packed form of `view`; 0: its kernels work on the view itself.
+  // Returns the bytes of the packed form of `view`; 0: its kernels work on the view itself.
   std::size_t (*packed_bytes)(const WeightView& view);
-  // Outputs [begin, end), multiples of `out_tile` but for the last, of the packed form that begins at `packed`, aligned
-  // to 64 bytes.
+  // Packs outputs [begin, end), multiples of `out_tile` but for the last, of the packed form that begins at `packed`,
+  // aligned to 64 bytes.
   void (*pack)(const WeightView& view, int begin, int end, std::byte* packed);
   int out_tile;
-  // Of weights whose inputs are bf16, where that is another.
+  // The packing of weights whose inputs are bf16, if it is another.
   const LinearPacking* bf16 = nullptr;
-  // Of those that multiply InputForm::kFp8Blocks; not null: then kFp8 is as bf16, too.
+  // The packing of weights that multiply InputForm::kFp8Blocks. If it is not null, kFp8 is packed as bf16, too.
   const LinearPacking* fp8_blocks = nullptr;
 
-  // That of a weight which multiplies input_form(wanted, view.format).
+  // Returns the packing of a weight which multiplies input_form(wanted, view.format).
   const LinearPacking& of(const WeightView& view, InputForm wanted) const {
     const InputForm form = input_form(wanted, view.format);
     if (fp8_blocks != nullptr && form == InputForm::kFp8Blocks) return *fp8_blocks;
@@ -174,8 +176,8 @@ struct LinearPacking {
   }
 };
 const LinearPacking& linear_packing(const KernelTable& table);
-// For a device of which the host need know nothing else: the scalar kernels with its packing and its name. One table
-// for each packing, which must outlive it.
+// The kernels for a device of which the host need know nothing else: the scalar kernels with its packing and its name.
+// There is one table for each packing, which must outlive it.
 const KernelTable& kernels_that_pack(const char* device, const LinearPacking& packing);
 
 }  // namespace sluice

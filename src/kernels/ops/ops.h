@@ -1,14 +1,15 @@
 // OpTable: every whole op, for one device. The header of an op is its specification and gives the function that models
-// call, which hands its arguments to exec.ops; cpu_op_table() cuts them into tiles for the kernels of an instruction
-// set and the threads of exec.pool, ref_op_table() follows the headers in plain scalar loops and is the oracle of every
-// device.
+// call, which hands its arguments to exec.ops. cpu_op_table() cuts the arguments into tiles for the kernels of an
+// instruction set and the threads of exec.pool. ref_op_table() follows the headers in plain scalar loops and is the
+// oracle of every device.
 //
-// Ops have the grain at which a device can fuse. A composed op is its parts (kernels/ops/parts.h) one after the other,
-// unless the device has something better: composed::OP calls the parts of exec.ops. So a new device has all ops as soon
-// as it has the parts, and replaces an entry if one kernel can do the work of several.
+// An op is the largest unit that a device can fuse. A composed op is its parts (kernels/ops/parts.h) one after the
+// other, unless the device has something better: composed::OP calls the parts of exec.ops. So a new device has all ops
+// as soon as it has the parts, and replaces an entry if one kernel can do the work of several.
 //
-// Arguments are plain values: numbers, and addresses of what outlives the step (weights, scratch, tables, the pools'
-// planes), so that an op may be computed after the call has returned.
+// Arguments are plain values: numbers, and addresses of memory that outlives the step (weights, scratch, tables, the
+// pools' planes). So an op may be computed after the call has returned.
+// Used by engine, kernels and model.
 #pragma once
 
 #include "kernels/ops/all_gather.h"
@@ -48,7 +49,7 @@ namespace sluice {
 
 struct OpTable {
   const char* device;
-  const PartTable* parts;  // null: composed ops are done elsewhere, by a table that has them
+  const PartTable* parts;  // null: another table, which has parts, does the composed ops
   ExpertsSupport experts_support = {};
 #define SLUICE_OP(op, Args) void (*op)(const Exec& exec, const Args& args);
   SLUICE_OPS(SLUICE_OP)

@@ -1,5 +1,7 @@
-// PartTable: what the composed ops (kernels/ops/ops.h) of a device are made of: one pass over rows each, with its
-// specification in its header. For the drivers of devices, their composed ops and tests; models call whole ops.
+// PartTable: the parts of which a device's composed ops (kernels/ops/ops.h) are made. Each part is one pass over rows
+// and has its specification in its header. Drivers of devices, their composed ops and tests call parts; models call
+// whole ops.
+// Used by ops.h.
 #pragma once
 
 #include "kernels/ops/attend_expanded.h"

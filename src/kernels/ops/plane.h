@@ -1,6 +1,7 @@
 // Cached rows: where row r of page p of a plane lies (PlaneView), and the ops that code rows (kernels/ops/row_codec.h).
 //
 // A page of R rows is R data parts, then R scale parts (structure of arrays, as the official caches lay it out).
+// Used by kernels/cpu, kernels/cuda, kernels/ops, kernels/weights and model.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +14,14 @@
 
 namespace sluice {
 
-// One plane of one pool: pages of `rows_per_page` rows. Does not own its bytes.
+// One plane of one pool: pages of `rows_per_page` rows. It does not own its bytes.
 struct PlaneView {
   std::byte* base = nullptr;
   std::size_t page_bytes = 0;  // from page to page: rows_per_page * format.row_bytes(), and padding at the end
   int rows_per_page = 0;
   RowFormat format;
 
-  // The one place that turns (page, row) into an address. 64-bit throughout: pools exceed 4 GiB.
+  // The one place that turns (page, row) into an address. It computes in 64 bits throughout: pools exceed 4 GiB.
   constexpr RowRef row(std::int32_t page, int r) const {
     std::byte* p = base + static_cast<std::size_t>(page) * page_bytes;
     return {p + static_cast<std::size_t>(r) * static_cast<std::size_t>(format.data_bytes),
@@ -31,7 +32,7 @@ struct PlaneView {
 };
 
 // encode_row() for many rows on the kernels and threads of `exec`: row i lies at x + i * ldx and goes to slots[i] of
-// the plane, or nowhere where that is -1. No two slots are the same.
+// the plane, or nowhere if that is -1. No two slots are the same.
 struct EncodeRowsArgs {
   const PlaneView* plane = nullptr;
   int count = 0;
@@ -40,9 +41,9 @@ struct EncodeRowsArgs {
   const RowSlot* slots = nullptr;
 };
 void encode_rows(const Exec& exec, const EncodeRowsArgs& args);
-// On this thread, to rows in the host's memory; x: [rows, dims].
+// Encodes rows on this thread, to the host's memory; x: [rows, dims].
 void encode_on_host(const KernelTable& kernels, const RowFormat& format, const float* x, std::span<const RowRef> rows);
-// Rows [first, first + count) of the sequence of a span, from a latent plane to x [count, dims].
+// Decodes rows [first, first + count) of a span's sequence from a latent plane to x [count, dims].
 struct DecodeRowsArgs {
   const StepTables* step = nullptr;
   RowSpan span;

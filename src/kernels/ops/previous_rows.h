@@ -1,12 +1,14 @@
-// previous_rows: for a layer whose row at a position reads another layer's row at the position before, which for the
-// first row of a span is in an open state.
-//   y[t] = the row of the position before t's: coded(x[t - 1]), or what state_in of the span has where t is its first
-// coded() is the row as a state keeps it, in f32 or rounded to bf16; so a span may be cut anywhere. Then, with x:
-//   the state states_after[t], where there is one, and for the last token of a block the row of its page in
-//   `boundaries`, of window pages or of latent ones, become coded(x[t])
-// Without x every span has one row, and nothing is written but y.
+// previous_rows: gives each row of a layer another layer's row at the position before. For the first row of a span that
+// row is in an open state.
+//   y[t] = coded(x[t - 1]), the row of the position before t's; if t is its span's first row, the row in its state_in
+// coded() is the row as a state keeps it, in f32 or rounded to bf16; so a span may be cut anywhere. Then, if x is
+// given:
+//   the state states_after[t], if there is one, becomes coded(x[t]); for the last token of a block, so does the row of
+//   its page in `boundaries`, which is a plane of window pages or of latent ones
+// Without x every span has one row, and only y is written.
 //
 // Shapes: x, y [rows, format.dims] contiguous, no overlap.
+// Used by kernels/cuda/shared/previous_rows.cu and ops.h.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +20,15 @@
 namespace sluice {
 
 struct PreviousRowsArgs {
-  RowFormat format;  // of a state: kF32 or kBf16
+  RowFormat format;  // a state's format: kF32 or kBf16
   const StepTables* step = nullptr;
   const float* x = nullptr;
   float* y = nullptr;
-  // Open states, the first one's part for these rows.
+  // Open states: the first one's part for these rows.
   std::byte* states = nullptr;
-  std::size_t state_bytes = 0;            // from one to the next
-  const PlaneView* boundaries = nullptr;  // of one row a page; null: not wanted
-  bool of_latents = false;                // they are a Latent plane of one row a block
+  std::size_t state_bytes = 0;            // from one state to the next
+  const PlaneView* boundaries = nullptr;  // one row a page; null: not wanted
+  bool of_latents = false;                // `boundaries` is a Latent plane with one row a block
 
   constexpr RowRef state(std::int32_t index) const {
     return {states + static_cast<std::size_t>(index) * state_bytes, nullptr};

@@ -1,11 +1,11 @@
-// project: all products of one input, y = W x in the order of kernels/ops/linear.h, and what follows each of them:
-//   y[t] = W x[t];  with a bias:  y[t] = y[t] + bias;  with an addend:  y[t] = y[t] + addend[t / shared];  with a norm:
-//   y[t] is RMS-normed (rms_norm of kernels/ops/elementwise.h) over its out values; then the forms of y that have
-//   memory.
-// A product may have several weights of one shape (the heads of latent attention, the groups of an output projection):
-// weight i reads part i of x, or part 0 where x has one part only, and writes y + i * y_step.
-//
+// project: all products of one input, y = W x in the order of kernels/ops/linear.h, and the work on each product:
+//   y[t] = W x[t];  with a bias:  y[t] = y[t] + bias;  with an addend:  y[t] = y[t] + addend[t / shared];
+//   with a norm:  y[t] is RMS-normed (rms_norm of kernels/ops/elementwise.h) over its out values;
+//   then the forms of y that have memory are made.
+// A product may have several weights of one shape (the heads of latent attention, the groups of an output projection).
+// Weight i reads part i of x, or part 0 if x has one part only, and writes y + i * y_step.
 // Shapes: x [rows, parts, in], y [rows, out] for each weight. No y overlaps x, or another y.
+// Used by kernels/composed/composed_rows.h, kernels/composed/project.cc, kernels/cuda/sm90/sm90_ops.h and ops.h.
 #pragma once
 
 #include <array>
@@ -24,10 +24,10 @@ struct Product {
   std::span<const LinearWeight> weights;
   Rows y;
   std::ptrdiff_t y_step = 0;
-  const float* bias = nullptr;    // [out], of one weight
-  const float* addend = nullptr;  // [rows / shared, out], of one weight; y is contiguous
-  int shared = 1;                 // consecutive rows that have one row of it
-  const float* norm = nullptr;    // [out], of one weight
+  const float* bias = nullptr;    // [out], for one weight
+  const float* addend = nullptr;  // [rows / shared, out], for one weight; y is contiguous
+  int shared = 1;                 // consecutive rows that share one row of the addend
+  const float* norm = nullptr;    // [out], for one weight
   float norm_eps = 0.0F;
 };
 
@@ -36,7 +36,7 @@ struct ProjectArgs {
 
   int rows = 0;
   Rows x = {};
-  StepStage stage = StepStage::kDense;  // for whom it may concern (base/threads/pool_meter.h)
+  StepStage stage = StepStage::kDense;  // the products' time is metered under it (base/threads/pool_meter.h)
   int count = 0;
   std::array<Product, kMostProducts> products{};
 
@@ -46,7 +46,7 @@ struct ProjectArgs {
     return *this;
   }
   ProjectArgs& add(const LinearWeight& weight, const Rows& y) { return add({.weights = {&weight, 1}, .y = y}); }
-  // The forms that the products multiply, which should be made of x.
+  // The forms that the products multiply, which the writer of x should make.
   InputForms forms() const {
     InputForms forms;
     for (int i = 0; i < count; ++i) forms.add(products[static_cast<std::size_t>(i)].weights.front());

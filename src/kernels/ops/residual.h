@@ -1,10 +1,11 @@
 // add_norm: between two sub-layers of a plain residual stream, adds the output of the last one and RMS-norms the sum
 // for the next.
 //   y not null:    x[t] = x[t] + y[t]
-//   norm not null: normed[i] = rms_norm(x[t], norm, eps) (kernels/ops/elementwise.h), for every row t = i, or t =
-//   only[i]
-//                  where only.data() is not null; then the forms of `normed` that have memory
+//   norm not null: normed[i] = rms_norm(x[t], norm, eps), as in kernels/ops/elementwise.h, for every row t = i, or, if
+//                  only.data() is not null, t = only[i]; then the forms of `normed` that have memory are made
 // Shapes: x, y [rows, dim] contiguous; normed [rows or only.size(), dim], no part of x or y.
+// Used by kernels/composed/composed_rows.h, kernels/cuda/shared/add_norm.h, kernels/cuda/shared/linear_inputs.cu and
+// parts.h.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ struct AddNormArgs {
 };
 void add_norm(const Exec& exec, const AddNormArgs& args);
 
-// Norms and the forms of what they give, in one pass: rms_norm() of `norm`, whose y and ldy are those of `y`; then the
-// forms of y that have memory.
+// Norms rows and makes the forms of the results, in one pass: rms_norm() of `norm`, whose y and ldy are those of `y`;
+// then the forms of y that have memory.
 struct NormInputsArgs {
   RmsNormArgs norm = {};
   Rows y = {};

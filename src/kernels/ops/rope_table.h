@@ -7,9 +7,10 @@
 //   Llama 3: by the wavelength l = 2 pi / f_i: f_i / factor if l > original / low;  f_i if l < original / high;
 //          between them (1 - s) * f_i / factor + s * f_i with s = (original / l - low) / (high - low)
 // Every step is rounded to f32 (theta^(2i / rope_dims) first, f_i is its reciprocal), as in official inference: at
-// position 3,000 one ulp more of a frequency is 2e-4 rad. The angle, f32(position) * frequency, is f32 as well; cos and
+// position 3,000 one ulp more of a frequency is 2e-4 rad. The angle, f32(position) * frequency, is f32 as well. cos and
 // sin are those of the f32 angle, correctly rounded in all but about one case in a billion (computed in f64). `scale`
 // multiplies cos and sin (YaRN's attention factor; V4: 1). Thread safety: one thread at a time.
+// Used by bench/row_kernels.cc, model/family_model.h and model/rope.h.
 #pragma once
 
 #include <vector>
@@ -26,7 +27,7 @@ struct YarnScaling {
   bool truncate = true;  // to whole pairs: floor and ceil; else low and high are corr(beta_fast) and corr(beta_slow)
 };
 
-// rope_dims / 2 frequencies; `yarn` null: plain.
+// Returns rope_dims / 2 frequencies; `yarn` null: plain ones.
 std::vector<float> rope_frequencies(double theta, int rope_dims, const YarnScaling* yarn);
 
 // LongRoPE: 1 / (factors[i] * theta^(2i / rope_dims)); a factor for each pair.
@@ -43,26 +44,27 @@ class RopeTable {
   RopeTable() = default;
   explicit RopeTable(std::vector<float> frequencies, double scale = 1.0);
 
-  // Takes memory of the device for positions [0, most), of which none is computed yet. data() does not move afterwards.
+  // Reserves memory of the device for positions [0, most), of which none is computed yet. data() does not move
+  // afterwards.
   Status reserve(Device& device, Position most);
   // Makes positions [0, positions) available to ops that are enqueued from now on; at least that many must be reserved.
   void ensure(Position positions);
   // [position][pair][cos, sin], an address of the device
   const float* data() const { return delayed() + width(); }
-  // The same a position late, for layers whose row at a position belongs to the one before: what is read for position
-  // p is that of p - 1; for 0 that of 0.
+  // The same a position late, for layers whose row at a position belongs to the position before. A reader of position p
+  // gets the values of p - 1; for position 0 it gets those of 0.
   const float* delayed() const { return reinterpret_cast<const float*>(memory_.data()); }
   Position reserved() const { return reserved_; }
   const std::vector<float>& frequencies() const { return frequencies_; }
 
  private:
-  std::size_t width() const { return frequencies_.size() * 2; }  // values of a position
+  std::size_t width() const { return frequencies_.size() * 2; }  // the number of values of a position
   void write(Position position, float* row) const;
 
   std::vector<float> frequencies_;
   double scale_ = 1.0;
   Device* device_ = nullptr;
-  DeviceMemory memory_;  // position 0 once more, then all from 0 on
+  DeviceMemory memory_;  // position 0 once more, then all positions from 0 on
   Position reserved_ = 0, positions_ = 0;
 };
 

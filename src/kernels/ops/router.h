@@ -10,7 +10,8 @@
 //             The ids of the row's token (hash layers) replace the choice.
 //   weight_s  score_{id_s} * scaling, or, normalised, score_{id_s} / (chain sum of the chosen scores in slot order +
 //             sum_epsilon) * scaling
-// Scores compare as kernels/common/order_key.h has it, so that broken checkpoints still choose distinct experts.
+// Scores compare by kernels/common/order_key.h, so that broken checkpoints still choose distinct experts.
+// Used by bench, kernels and model.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// The largest magnitude, at least `floor`; a NaN counts as nothing.
+// Returns the largest magnitude, at least `floor`; a NaN counts as nothing.
 float max_magnitude(const float* x, int n, float floor) {
   float amax = floor;
   for (int i = 0; i < n; ++i) amax = std::fabs(x[i]) > amax ? std::fabs(x[i]) : amax;

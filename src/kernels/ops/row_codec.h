@@ -1,4 +1,4 @@
-// Row codecs: how the values of a cached row are stored. A codec is a line of kRowCodecs; its names, its bytes, its
+// Row codecs: the ways to store the values of a cached row. A codec is a line of kRowCodecs. Its names, its bytes, its
 // scalar definition and the kernels of every device that code rows follow from that line, and the tests walk the table.
 //
 // A row has `dims` values, of which the last `rope_dims` are rotary (docs/models/deepseek_v4.md §11.3, §11.4, §12;
@@ -9,8 +9,9 @@
 //          e4m3(x / s)
 //   kE2m1  half a byte a value, even value in the low nibble, in blocks under a scale:
 //          amax = max(max|x|, 6 * 2^-126), s = pow2_ceil(amax / 6), e2m1(x / s)
-// Data are the codes, then what is not in blocks, as bf16; scales lie apart (kernels/ops/plane.h).
+// The data are the codes, then the values that are not in blocks, as bf16; scales lie apart (kernels/ops/plane.h).
 // Thread safety: constants and pure functions.
+// Used by kernels/cpu/avx512vbmi/fp8_cells.h, kernels/cpu/cpu_rows.h and plane.h.
 #pragma once
 
 #include <cstddef>
@@ -24,25 +25,25 @@ namespace sluice {
 enum class RowCodec { kF32, kBf16, kV4Fp8, kMlaFp8, kIndexFp8, kIndexFp4 };
 
 enum class RowValues { kF32, kBf16, kE4m3, kE2m1 };
-enum class RowScales { kNone, kE8m0, kF32 };  // a byte each, or four; powers of two
-// How keys of the codec meet the indexer's queries (kernels/ops/indexer.h): queries as they are, rounded to bf16, or
-// coded as the keys are, whose codes give integers.
+enum class RowScales { kNone, kE8m0, kF32 };  // kE8m0: a byte each; kF32: four bytes; powers of two
+// The form in which the indexer's queries multiply keys of the codec (kernels/ops/indexer.h): as they are, rounded to
+// bf16, or coded as the keys are, so that the products are integers.
 enum class IndexQueries { kFloats, kBf16, kCodes };
 
 struct RowCodecInfo {
   RowCodec codec = RowCodec::kF32;
-  const char* name = "";  // of its own
-  const char* type = "";  // what flags and profiles call it
+  const char* name = "";  // the codec's own name
+  const char* type = "";  // the name in flags and profiles
   RowValues values = RowValues::kF32;
   RowScales scales = RowScales::kNone;
   int block = 0;             // values under a scale; 0: all of them
   bool short_block = false;  // the last block of a row may be shorter
-  int scale_multiple = 1;    // scales are padded with zeros to a multiple of so many bytes
+  int scale_multiple = 1;    // scales are padded with zeros to a multiple of this many bytes
   bool rope_bf16 = false;    // rotary dims are not in blocks
   IndexQueries index_queries = IndexQueries::kFloats;
 
   constexpr bool quantised() const { return scales != RowScales::kNone; }
-  // The values that are in blocks, the first ones.
+  // The number of values that are in blocks; they are the first ones.
   [[gnu::always_inline]] constexpr int in_blocks(int dims, int rope_dims) const {
     return !quantised() ? 0 : rope_bf16 ? dims - rope_dims : dims;
   }
@@ -121,9 +122,9 @@ struct RowFormat {
   int data_bytes = 0, scale_bytes = 0;
   constexpr int row_bytes() const { return data_bytes + scale_bytes; }
 };
-// Whether the codec takes rows of this shape: those of which each block is whole, unless it has short ones.
+// True if the codec can code rows of this shape: every block of the row is whole, unless the codec has short ones.
 bool takes_rows(RowCodec codec, int dims, int rope_dims);
-// For a shape that the codec takes.
+// Returns the format of rows of a shape that the codec can code.
 RowFormat make_row_format(RowCodec codec, int dims, int rope_dims);
 
 struct RowRef {
@@ -131,12 +132,12 @@ struct RowRef {
   std::byte* scales;
 };
 
-// x [dims] -> coded row, and back: the scalar definitions.
+// Encode x [dims] as a coded row, and decode it: the scalar definitions.
 void encode_row(const RowFormat& format, const float* x, RowRef row);
 void decode_row(const RowFormat& format, RowRef row, float* x);
 
-// Quantises and dequantises x in place, as the codec would store it, for caches that hold f32 or bf16 but must see what
-// the model was trained with. Rotary dims that are not in blocks stay as they are.
+// Quantises and dequantises x in place, as the codec would store it. Caches that hold f32 or bf16 use it to give the
+// values that the model was trained with. Rotary dims that are not in blocks stay as they are.
 void simulate_row(RowCodec codec, int dims, int rope_dims, float* x);
 
 }  // namespace sluice

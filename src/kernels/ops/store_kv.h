@@ -1,13 +1,17 @@
-// store_kv: what a step's rows leave in the cache for one layer, before the layer attends through it. Up to three kinds
-// of rows: keys and values of a token; compressed entries; an indexer's keys. Per kind:
-//   ratio > 1: x = the windows that close in the step, pooled (kernels/ops/compressor.h); else x is given, a row per
-//   token norm      of the first norm.dims values of each head: RMS norm, or layer norm with a bias
-//   (kernels/ops/elementwise.h) rope      rotation at the row's position, or that of its window's first token hadamard
-//   (kernels/ops/elementwise.h) of each head rounding  simulate_rows() by the codec `simulation` (kernels/ops/plane.h)
+// store_kv: writes a step's rows to the cache for one layer, before the layer attends through it. There are up to three
+// kinds of rows: keys and values of a token; compressed entries; an indexer's keys. Per kind:
+//   x         with ratio > 1 the windows that close in the step, pooled (kernels/ops/compressor.h); else x is given, a
+//             row per token
+//   norm      of the first norm.dims values of each head: RMS norm, or layer norm with a bias, as in
+//             kernels/ops/elementwise.h
+//   rope      rotation at the row's position, or that of its window's first token
+//   hadamard  of each head (kernels/ops/elementwise.h)
+//   rounding  simulate_rows() by the codec `simulation` (kernels/ops/plane.h)
 //   values    with values, the row is (key, zeros, value at value_offset), made in `joined`; else it is the key
 //   coding    encode_rows() to the slots that the step has for the plane: window_slots with ratio 0, else those of
-//             closed_by(ratio); without planes, as of queries, nothing is coded
-// x becomes the values that were coded, `joined` those of the rows. The kinds are independent of each other.
+//             closed_by(ratio); without planes, as for queries, nothing is coded
+// x becomes the keys that were coded, `joined` the rows with values. The kinds are independent of each other.
+// Used by kernels/composed, kernels/cuda/shared and kernels/ops.
 #pragma once
 
 #include <array>
@@ -27,20 +31,20 @@ struct KvNorm {
 };
 
 struct KvRows {
-  const PlaneView* planes = nullptr;  // [heads]; null: the rows are formed alone
+  const PlaneView* planes = nullptr;  // [heads]; null: the rows are made but not coded
   int ratio = 0;                      // tokens per row; 0: a Window plane, one row per token
   int heads = 1, dims = 0;
   float* x = nullptr;            // [rows, heads, dims]; with ratio > 1 [closed windows, dims], which the op fills
-  CompressArgs compressor = {};  // with ratio > 1: all but dim, ratio, step and pooled
+  CompressArgs compressor = {};  // with ratio > 1: all fields but dim, ratio, step and pooled
   KvNorm norm = {};
   Rotation rope = {};
   bool hadamard = false;
   RowCodec simulation = RowCodec::kF32;
-  int simulated_rope_dims = 0;           // left as they are
+  int simulated_rope_dims = 0;           // rotary dims that are left as they are
   const float* values = nullptr;         // [rows, heads, value_dims]; null: none apart
   int value_dims = 0, value_offset = 0;  // value_offset >= dims
   float* joined = nullptr;               // [rows, heads, value_offset + value_dims], with values
-  bool codes_only = false;               // nobody reads x or joined afterwards, so that no values need be left there
+  bool codes_only = false;               // x and joined are not read afterwards, so that no values need be left there
 };
 
 struct StoreKvArgs {
@@ -49,7 +53,8 @@ struct StoreKvArgs {
   const StepTables* step = nullptr;
   int count = 0;
   std::array<KvRows, kMostKinds> kinds{};
-  // Nothing here is written by the op called last, nor the other way round: a device may do both at once.
+  // This op touches nothing that the op called just before it writes, nor that op what this one writes: a device may do
+  // both at once.
   bool beside_last = false;
 
   StoreKvArgs& add(const KvRows& rows) {

@@ -13,12 +13,12 @@ namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-struct ExpandedPartial {  // of one row and head over some keys
+struct ExpandedPartial {  // one row and head over some keys
   float m = kNothing, z = 0.0F;
   std::vector<float> v;
 };
 
-// Keys [first, first + count) of those at `kv`.
+// Attends to keys [first, first + count) of those at `kv`.
 ExpandedPartial attend_split(const AttendExpandedArgs& args, const float* q, const float* kv, int first, int count) {
   const int row_floats = expanded_row_floats(args.key_dims, args.value_dims);
   const auto row = [&](int i) { return kv + static_cast<std::ptrdiff_t>(first + i) * row_floats; };

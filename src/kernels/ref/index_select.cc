@@ -11,7 +11,7 @@
 namespace sluice::ref {
 namespace {
 
-// A vector as the keys' codec codes it.
+// A vector in the codes of the keys' codec.
 struct Coded {
   std::vector<std::byte> data, scales;
   void encode(const RowFormat& format, const float* x) {
@@ -51,7 +51,7 @@ float dot_pairs(const float* q, const float* key, int dims) {
   return dot;
 }
 
-// The queries of a row, as the keys' codec wants them.
+// The queries of a row, in the form that the keys' codec wants.
 class Queries {
  public:
   Queries(const IndexSelectArgs& args, int row) : args_(args) {
@@ -67,7 +67,7 @@ class Queries {
       for (float& value : values_) value = round_to_bf16(value);
     }
   }
-  // `key`: the values of `row`.
+  // `key` has the values of `row`.
   float dot(int h, RowRef row, const float* key) const {
     if (!coded_.empty()) return dot_of_codes(coded_[static_cast<std::size_t>(h)], row, args_.keys->format);
     return dot_pairs(values_.data() + h * args_.dims, key, args_.dims);

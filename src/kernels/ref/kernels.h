@@ -1,4 +1,5 @@
 // The scalar kernels: each follows the order in its op's header literally, and is the oracle of every other ISA.
+// Used by kernels/cpu, kernels/cpu/scalar and kernels/ref.
 #pragma once
 
 #include "kernels/common/index_tile.h"
@@ -21,8 +22,8 @@ void merge_attention(const MergeAttentionArgs& args, int begin, int end);
 void index_scores(const IndexTile& tile);
 void keep_best(IndexCandidates& candidates, int k);
 void compress(const CompressArgs& args, int span, int begin, int end);
-// kernels/ops/sample.h, rows [begin, end): the oracle of sample(), which takes no kernel but sample_weights from a
-// table.
+// sample() of kernels/ops/sample.h for rows [begin, end): its oracle. sample() uses no kernel of a table but
+// sample_weights.
 void sample(const SampleArgs& args, int begin, int end);
 std::uint64_t sample_weights(const SampleWeightsArgs& args);
 void encode_rows(const RowFormat& format, const float* x, std::ptrdiff_t ldx, const RowRef* rows, int count);

@@ -1,4 +1,5 @@
 // The common reduction orders of kernels/device/exec.h, in scalar code.
+// Used by kernels/ref.
 #pragma once
 
 #include <array>
@@ -28,7 +29,7 @@ inline float lanes16_dot(const float* a, const float* b, int n) {
   return tree_sum(lanes);
 }
 
-// The same with the second half of each 32 before the first.
+// The same, but the second half of each 32 comes before the first.
 inline float lanes16_dot_of_pairs(const float* a, const float* b, int n) {
   Lanes16 lanes{};
   for (int base = 0; base < n; base += 32) {

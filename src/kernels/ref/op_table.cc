@@ -1,5 +1,5 @@
-// The whole ops in plain scalar loops on the calling thread, each after its header: the oracle of every device. Weights
-// are those of the scalar kernels, which pack nothing.
+// The whole ops in plain scalar loops on the calling thread, each after its header: the oracle of every device. Their
+// weights are those of the scalar kernels, which pack nothing.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -29,7 +29,7 @@ void product(const LinearWeight& weight, const float* x, bool x_prepared, float*
   scalar_linear(job, 1, 0, weight.out());
 }
 
-// The bias of expert `index`, times a weight.
+// Adds the bias of expert `index`, times a weight.
 void add_to(std::vector<float>& y, const float* bias, std::size_t index, float weight) {
   for (std::size_t i = 0; bias != nullptr && i < y.size(); ++i) y[i] += weight * bias[index * y.size() + i];
 }

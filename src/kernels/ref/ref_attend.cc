@@ -11,12 +11,12 @@
 namespace sluice::ref {
 namespace {
 
-struct Partial {  // of one head over some keys
+struct Partial {  // one head over some keys
   float m = 0.0F, z = 0.0F;
   std::vector<float> v;
 };
 
-// What the heads of a call read: the planes of their key head.
+// Returns the plane that a head reads: that of its key head.
 const PlaneView* of_head(const AttendArgs& args, const PlaneView* planes, int head) {
   return planes == nullptr ? nullptr : planes + head / (args.heads / args.key_heads);
 }
@@ -26,8 +26,8 @@ float score(const AttendArgs& args, const float* q, const float* key) {
   return args.bf16 ? lanes16_dot_of_pairs(q, key, args.dims) : lanes16_dot(q, key, args.dims);
 }
 
-// `keys`: [count, row_dims]. `first`: where they begin in the list, or among positions: their lanes in z's sum, and
-// which of a pair, and of a slice, each is.
+// `keys`: [count, row_dims]. `first` is where they begin in the list, or among positions. It decides the keys' lanes in
+// z's sum, and the place of each key in its pair and in its slice.
 Partial attend_split(const AttendArgs& args, const float* q, const std::vector<float>& keys, int row_dims, int count,
                      int first) {
   Partial part{-std::numeric_limits<float>::infinity(), 0.0F,

@@ -22,7 +22,7 @@ float chain(const float* x, const float* w, int count) {
   return acc;
 }
 
-// Where the code of input k of eight stands.
+// The place of the code of input k, of eight.
 constexpr std::array<int, 8> kPlaces = [] {
   std::array<int, 8> places{};
   for (int at = 0; at < 8; ++at) places[static_cast<std::size_t>(kQuantizedOrder[static_cast<std::size_t>(at)])] = at;
@@ -37,8 +37,8 @@ const QuantizedBlock& block_of(const LinearJob& job, int row, int begin) {
   return reinterpret_cast<const QuantizedBlock*>(job.x_row(row))[begin / kQuantizedInputs];
 }
 
-// Adds to output n of every row the block of inputs from `begin` on; the product's integers have no order
-// (kernels/ops/linear.h).
+// Adds to output n of every row the block of inputs from `begin` on. The order of the product's integers does not
+// matter (kernels/ops/linear.h).
 void add_quantized(const LinearJob& job, int rows, int n, int begin) {
   const WeightView& view = job.weight->view();
   const int count = std::min(kQuantizedInputs, view.in - begin);

@@ -1,5 +1,6 @@
 // The scalar forms of kernels/ops/linear.h and of the experts' activation (kernels/ops/experts.h): the oracle of the
 // others.
+// Used by activation.cc, kernels/cpu/scalar/ref.cc, op_table.cc and ref_hyper_connection.cc.
 #pragma once
 
 #include "kernels/ops/experts.h"
@@ -7,7 +8,8 @@
 
 namespace sluice {
 
-// Outputs [begin, end) of y[0..rows). x is in the form that the weight multiplies, and the weight is not packed.
+// Computes outputs [begin, end) of y[0..rows). x is in the form that the weight multiplies, and the weight is not
+// packed.
 void scalar_linear(const LinearJob& job, int rows, int begin, int end);
 void activation_scalar(const ActivationArgs& args, int begin, int end);
 

@@ -29,7 +29,7 @@ std::vector<TokenId> list_of(const std::vector<float>& a) {
 
 struct Drawn {
   TokenId token = -1;
-  std::vector<TokenId> kept = {};  // of the list
+  std::vector<TokenId> kept = {};  // the start of the list that the filters keep
   float r = 1.0F;
 };
 
@@ -67,7 +67,7 @@ Drawn draw(const std::vector<float>& a, const SampleRow& row) {
   return {.token = token, .kept = list, .r = r};
 }
 
-// `list`: the ids that can have any, by their values, which `r` scales.
+// `list` has the ids that can have any, ordered by their values; `r` scales the values.
 void add_logprobs(const std::vector<float>& values, const std::vector<TokenId>& list, float r, const SampleRow& row,
                   SampledRow* out) {
   const auto distance = [&](TokenId id) {

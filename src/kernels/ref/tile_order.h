@@ -1,12 +1,13 @@
 // The order of AMX tiles (InputForm::kTiles of kernels/ops/linear.h), in scalar code.
+// Used by ref_attend.cc and ref_linear.cc.
 #pragma once
 
 #include <cmath>
 
 namespace sluice::ref {
 
-// `sum` and then the slices of `count` products: of each the chains of the even and of the odd ones, counted from
-// where a slice begins. The first product is the `first`-th of its slice.
+// Adds to `sum` the slices of `count` products: for each slice the chains of its even and of its odd products, counted
+// from where the slice begins. The first product is the `first`-th of its slice.
 template <class X, class W>
 float add_slices(const X& x, const W& w, int count, float sum, int first = 0) {
   constexpr int kSlice = 32;

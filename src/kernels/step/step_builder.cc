@@ -63,9 +63,9 @@ void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::
   tables_.end = std::max(tables_.end, span.first_position + span.rows);
 }
 
-// A token that the host does not know yet.
+// Appends a token that the host does not know yet.
 void StepBuilder::add_late(std::int32_t slot) {
-  ids_.push_back(-1);  // which nothing may take for a token
+  ids_.push_back(-1);  // no code may use it as a token
   id_slots_.push_back(slot);
   late_ids_ = true;
 }

@@ -1,5 +1,6 @@
-// StepBuilder: makes the StepTables of a step from its spans, on the host. Owns their memory, which grows to the
+// StepBuilder: makes the StepTables of a step from its spans, on the host. It owns their memory, which grows to the
 // largest step seen and stays. Thread safety: one thread at a time.
+// Used by bench, engine/runner, kernels/device and model.
 #pragma once
 
 #include <span>
@@ -9,7 +10,7 @@
 
 namespace sluice {
 
-// What a cache says about the next rows of a sequence. Views; owns nothing.
+// The facts that a cache gives about the next rows of a sequence. Views; owns nothing.
 struct BatchSpan {
   int rows = 0;
   Position first_position = 0;
@@ -20,12 +21,12 @@ struct BatchSpan {
   // writes the boundary bytes of every Open plane there (model/cache_layout.h).
   std::span<const WindowPage> window_pages = {};
   std::int32_t first_window_block = 0;
-  // Open states [first_state, first_state + states) are the sequence's, in a ring: state_in is the committed one, and
-  // those that follow it receive the states after the last 1 + drafts rows; states >= 2 + drafts.
+  // Open states [first_state, first_state + states) are the sequence's, in a ring. state_in is the committed one. The
+  // states that follow it receive the states after the last 1 + drafts rows; states >= 2 + drafts.
   std::int32_t state_in = 0, first_state = 0, states = 2;
-  int drafts = 0;  // of its last rows, those that may not stay: tokens that somebody guessed
+  int drafts = 0;  // the number of its last rows that hold guessed tokens and may not stay
 
-  // After row `row`; -1 where none is kept.
+  // The open state after row `row`; -1: none is kept.
   std::int32_t state_after(int row) const {
     const int kept = row - (rows - 1 - drafts);
     return kept < 0 ? -1 : first_state + (state_in - first_state + 1 + kept) % states;
@@ -35,22 +36,22 @@ struct BatchSpan {
 // The tables that a cache layout needs.
 struct TableShape {
   std::vector<int> ratios;  // tokens a row of its Latent planes, ascending, each once
-  bool windows = true;      // it has Window planes, or boundary bytes
+  bool windows = true;      // there are Window planes, or boundary bytes
 };
 
 class StepBuilder {
  public:
   explicit StepBuilder(TableShape shape = {}) : shape_(std::move(shape)), closed_(shape_.ratios.size()) { begin(); }
 
-  void begin();  // a new step
-  // Appends the rows of `span`: ids.size() of them, one more with an id_slot (StepTables::id_slots), and the drafts, or
-  // with a draft_slot as many as the span has, in that slot and those that follow it. logit_rows: indices of rows,
-  // ascending.
+  void begin();  // begins a new step
+  // Appends the rows of `span`: ids.size() of them, one more with an id_slot (StepTables::id_slots), and the drafts.
+  // With a draft_slot it appends as many drafts as the span has, whose tokens are in that slot and those that follow
+  // it. logit_rows: indices of rows, ascending.
   void add(const BatchSpan& span, std::span<const TokenId> ids, std::span<const int> logit_rows,
            std::int32_t id_slot = -1, std::span<const TokenId> drafts = {}, std::int32_t draft_slot = -1);
-  // Logits of these rows of the span that was added last are wanted, too, behind all those of add().
+  // Asks for the logits of these rows of the span that was added last, too; they follow those of all add() calls.
   void add_scored(std::span<const int> rows);
-  // Of all that was added; valid until begin() or the end of the builder.
+  // The tables of all that was added; valid until begin() or the end of the builder.
   const StepTables& finish();
 
  private:

@@ -20,7 +20,7 @@ struct Sequence {
   std::vector<TokenId> ids;
 };
 
-// Each table against its definition, row by row, for steps of random spans.
+// Compares each table with its definition, row by row, for steps of random spans.
 TEST(StepBuilder, TablesAreWhatTheSpansSay) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
@@ -82,7 +82,7 @@ TEST(StepBuilder, TablesAreWhatTheSpansSay) {
         EXPECT_EQ(step.ids[row], slot < 0 ? s.ids[static_cast<std::size_t>(t)] : -1);
         EXPECT_EQ(step.id_slots != nullptr ? step.id_slots[row] : -1, slot);
         EXPECT_EQ(step.positions[row], p);
-        const int kept = t - (span.rows - 1 - s.span.drafts);  // of the rows that may be the last
+        const int kept = t - (span.rows - 1 - s.span.drafts);  // among the rows that may be the last
         const int after = (s.span.state_in - s.span.first_state + 1 + kept) % s.span.states;
         EXPECT_EQ(step.states_after[row], kept < 0 ? -1 : s.span.first_state + after);
         const auto block = static_cast<std::size_t>(p / kBlockTokens);

@@ -16,8 +16,8 @@ struct Result {
   std::vector<float> out, lse;
 };
 
-// Rows of one span with their expanded keys. Rows of q and out lie further apart than they are long, and what lies
-// between stays as it was.
+// Rows of one span with their expanded keys. Rows of q and out lie further apart than they are long, and the gaps must
+// stay as they were.
 struct Scene {
   int rows, heads, key_dims, value_dims, keys;
   std::vector<float> q, kv;
@@ -36,7 +36,7 @@ struct Scene {
   int ldo() const { return heads * value_dims + 5; }
   int row_floats() const { return expanded_row_floats(key_dims, value_dims); }
 
-  // Rows [begin, end) over keys [first, last) of which row r of the scene sees those below visible + r.
+  // Attends with rows [begin, end) to keys [first, last); row r of the scene sees those below visible + r.
   Result attend(const Exec& exec, int visible, int begin, int end, int first, int last) const {
     std::vector<float> some;
     for (int h = 0; h < heads; ++h) {
@@ -72,7 +72,7 @@ struct Scene {
     return result;
   }
 
-  // One row and head in double precision; lse comes behind the values.
+  // One row and head in double precision; lse follows the values.
   std::vector<double> exact(int row, int head, int visible) const {
     const int seen = std::clamp(visible + row, 0, keys);
     std::vector<double> scores, out(static_cast<std::size_t>(value_dims));
@@ -167,7 +167,7 @@ TEST(AttendExpanded, ARowAloneIsTheRowAmongOthers) {
   }
 }
 
-// The part's values and lse into the total's.
+// Merges the part's values and lse into the total's.
 void merge(const Exec& exec, int value_dims, const Result& part, Result& total) {
   MergeAttentionArgs args;
   args.rows = static_cast<int>(part.lse.size()), args.value_dims = value_dims;
@@ -176,7 +176,7 @@ void merge(const Exec& exec, int value_dims, const Result& part, Result& total) 
   merge_attention(exec, args);
 }
 
-// Keys in pieces of any size, some of them unseen by the first rows, are all keys at once.
+// Keys in pieces of any size, some of them unseen by the first rows, give the result of all keys at once.
 TEST(MergeAttention, PiecesAreTheWhole) {
   Random random = Random::fixed(74);
   ThreadPool pool(2);
@@ -237,7 +237,7 @@ TEST(MergeAttention, AnEmptySideChangesNothing) {
   }
 }
 
-// Sides of equal weight meet in the middle; far apart, the larger one is the result.
+// Sides of equal weight give the mean; if one is far larger, it is the result.
 TEST(MergeAttention, WeighsByLogSumExp) {
   for (const KernelTable* table : all_tables()) {
     ThreadPool pool(1);

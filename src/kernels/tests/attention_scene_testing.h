@@ -1,4 +1,5 @@
-// Sequences whose rows attend to random pools, by every kernel, and by the formula in f64.
+// Scenes for tests of attention: sequences whose rows attend to random pools, by every kernel, and by the formula in
+// f64.
 #pragma once
 
 #include <algorithm>
@@ -64,8 +65,8 @@ class Scene {
     int rows;
   };
 
-  // The attention of a batch of pieces, in their order; with a form, of those from `first` on alone, and the form of
-  // their outputs behind it.
+  // The attention of a batch of pieces, in their order. With a form, only the spans from `first` on attend, and the
+  // form of their outputs follows the outputs.
   std::vector<float> attend_to(const Exec& exec, const std::vector<Piece>& pieces, std::size_t first = 0,
                                InputForm form = InputForm::kF32) const {
     std::vector<float> q;
@@ -134,7 +135,7 @@ class Scene {
     }
   }
 
-  // Other codes and scales for every row of kV4Fp8.
+  // Gives every row of kV4Fp8 other codes and scales.
   void draw_codes(Random& random) const {
     const auto draw = [&](const PlaneView& view, RowRef row) {
       const int plain = view.format.dims - view.format.rope_dims;
@@ -185,7 +186,7 @@ class Scene {
   }
 
  private:
-  // The sequence has filled the planes of the first key head.
+  // Fills the planes of the other key heads; the sequence has filled those of the first.
   void fill_other_heads(Random& random, int tokens, const TestSequence& sequence) {
     const auto width = static_cast<std::size_t>(case_.row_dims());
     for (std::size_t k = 1; k < latent_views_.size(); ++k) {
@@ -206,7 +207,7 @@ class Scene {
       const int visible = (p + 1) / case_.tokens_per_row;
       const int chosen = std::min(visible, case_.max_selected);
       count.push_back(chosen);
-      for (int e = 0, left = chosen; left > 0; ++e) {  // each of those that are left to choose from is as likely
+      for (int e = 0, left = chosen; left > 0; ++e) {  // each entry that is left is as likely
         if (random.between(1, visible - e) > left) continue;
         selected.push_back(e);
         --left;
@@ -243,7 +244,7 @@ class Scene {
     std::vector<double> weights;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       weights.push_back(std::exp(scores[i] - max));
-      if (!case_.bf16) continue;  // else it is rounded under the largest score of its split
+      if (!case_.bf16) continue;  // else the weight is rounded under the largest score of its split
       double top = scores[i];
       for (std::size_t j = 0; j < keys.size(); ++j) top = split_of[j] == split_of[i] ? std::max(top, scores[j]) : top;
       weights[i] =

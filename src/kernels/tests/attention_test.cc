@@ -21,7 +21,7 @@ namespace {
 using attention_scene::Case;
 using attention_scene::Scene;
 
-// Those whose rows hold bf16 values stand for themselves and for products of bf16, in either order.
+// Each case whose rows hold bf16 values also runs with products of bf16, in either order.
 std::vector<Case> with_bf16(std::vector<Case> cases) {
   for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
     if (cases[i].codec == RowCodec::kF32) continue;
@@ -60,7 +60,8 @@ const std::vector<Case> kCases = with_bf16({
 const std::vector<Case> kLaterLatents =
     with_bf16({{5, 72, 64, 8, 1, 0, RowCodec::kBf16, false, false, true, 128, 1, 0, false, 1}});
 
-// So many heads that threads share those of one row: of two key heads; on tiles, with a window of no whole slices.
+// There are enough heads for threads to share those of one row. One case has two key heads; one is on tiles, with a
+// window of no whole slices.
 const std::vector<Case> kCutHeads = with_bf16({{12, 64, 64, 0, 1, 0, RowCodec::kBf16, false, false, true, 128, 2, 64},
                                                {32, 64, 64, 16, 4, 0, RowCodec::kBf16, true, true, false, 95}});
 
@@ -95,7 +96,7 @@ TEST(Attend, SameBitsOnEveryTable) {
   }
 }
 
-// Whatever a profile asks for beside them.
+// Rows of floats have one order, whatever else a profile asks for.
 TEST(Attend, RowsOfFloatsHaveOneOrder) {
   for (Case c : kCases) {
     if (c.codec != RowCodec::kF32) continue;
@@ -142,7 +143,7 @@ TEST(Attend, ARowAloneIsTheRowInAnyBatch) {
   }
 }
 
-// Of spans behind others; heads that are whole blocks of the form, and others.
+// Attends from spans that follow others. Some heads are whole blocks of the form, and some are not.
 TEST(Attend, MakesTheFormOfItsOutputs) {
   Random random(70);
   int form = 0;
@@ -155,8 +156,8 @@ TEST(Attend, MakesTheFormOfItsOutputs) {
   }
 }
 
-// What a row does not see is nowhere in its sums, not even times zero, whatever its batch brings into the tile; what is
-// no number in a row that it sees is none in its output.
+// A key that a row does not see is nowhere in its sums, not even times zero, whatever its batch brings into the tile. A
+// NaN in a row that it sees makes its output NaN.
 TEST(Attend, AKeyOutsideOfTheWindowIsNotTouched) {
   if (kSanitized) GTEST_SKIP() << "what is found are values";
   Random random(66);
@@ -179,7 +180,7 @@ TEST(Attend, AKeyOutsideOfTheWindowIsNotTouched) {
   }
 }
 
-// Rows of FP8 whose codes are all that are numbers, under scales far smaller than any that a model writes, too.
+// Rows of FP8 with all codes that are numbers, also under scales far smaller than any that a model writes.
 TEST(Attend, EveryCodeOfARow) {
   Random random(67);
   for (const Case& c : with_bf16({{8, 128, 128, 64, 4, 64, RowCodec::kV4Fp8, true, true, true}})) {
@@ -191,8 +192,8 @@ TEST(Attend, EveryCodeOfARow) {
   }
 }
 
-// The deliberate fault gives the same bits on every table, other bits than the rule wherever a row sees window keys
-// from before its span, and the rule's bits where none does.
+// The deliberate fault gives the same bits on every table. They differ from the rule's wherever a row sees window keys
+// from before its span, and are the rule's where none does.
 TEST(Attend, TheFaultMakesTheCutCount) {
   if (kSanitized) GTEST_SKIP() << "what is found are values";
   Random random = Random::fixed(65);
@@ -258,8 +259,8 @@ TEST(Attend, FarPositions) {
   }
 }
 
-// Row 70,000 of a batch of 64 heads of 512: its queries and outputs lie beyond 2^31 floats. Of all that memory one row
-// is touched.
+// Row 70,000 of a batch of 64 heads of 512: its queries and outputs lie beyond 2^31 floats. Only one row of all that
+// memory is touched.
 TEST(Attend, RowsBeyond2To31Floats) {
   constexpr int kRow = 70'000, kHeads = 64, kDims = 512, kSelected = 3;
   constexpr std::size_t kWidth = std::size_t{kHeads} * kDims, kBytes = (kRow + 1) * kWidth * sizeof(float);

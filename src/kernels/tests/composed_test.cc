@@ -15,7 +15,7 @@
 namespace sluice::composed_test {
 namespace {
 
-// Weights of `heads` products [out, in] in f32 or bf16, kept by their bytes.
+// The weights of `heads` products [out, in] in f32 or bf16, kept by their bytes.
 class Weights {
  public:
   Weights(Random& random, const Exec& exec, int heads, int out, int in, InputForm inputs) {
@@ -37,8 +37,8 @@ class Weights {
   std::vector<LinearWeight> weights;
 };
 
-// Products of parts of the input by several weights, one with a bias and rows to add, one with a norm and the form that
-// the next wants, and one with that form alone; of more rows than a piece has.
+// Products of parts of the input by several weights: one with a bias and rows to add, one with a norm and the form that
+// the next op wants, and one with that form alone. There are more rows than a piece has.
 TEST(Composed, ProjectIsItsProductsThenBiasNormAndForms) {
   constexpr int kRows = 100, kHeads = 3, kIn = 64, kOut = 48;
   for (const auto& [inputs, shared] : {std::pair(InputForm::kF32, 4), {InputForm::kBf16, 4}, {InputForm::kBf16, 1}}) {
@@ -77,14 +77,14 @@ TEST(Composed, ProjectIsItsProductsThenBiasNormAndForms) {
         Rows parts{.values = x.data(), .ld = kHeads * kIn, .columns = kIn, .parts = kHeads, .part_step = kIn};
         Rows of_heads = contiguous_rows(heads.data(), kOut);
         of_heads.ld = kHeads * kOut;
-        // The form that the weights multiply is there already in every other turn.
+        // In every other turn the form that the weights multiply is there already.
         std::vector<float> made(static_cast<std::size_t>(kRows * kHeads * input_floats(InputForm::kBf16, kIn)));
         if (inputs == InputForm::kBf16 && ++turn % 2 == 0) {
           for (int p = 0; p < kRows * kHeads; ++p) {
             prepare_inputs(inputs, kIn, x.data() + p * kIn, made.data() + p * input_floats(inputs, kIn));
           }
           parts.forms[static_cast<std::size_t>(inputs)] = made.data();
-          std::fill(x.begin(), x.end(), NAN);  // so nobody reads the values
+          std::fill(x.begin(), x.end(), NAN);  // the values must not be read
         }
         project(exec, ProjectArgs{.rows = kRows, .x = parts}.add(
                           {.weights = by_head.weights, .y = of_heads, .y_step = kOut}));
@@ -113,7 +113,7 @@ TEST(Composed, ProjectIsItsProductsThenBiasNormAndForms) {
   }
 }
 
-// All rows, more than a piece has.
+// Norms all rows, more than a piece has.
 TEST(Composed, AddNormAddsAndNormsEveryRow) {
   constexpr int kRows = 150, kDim = 96;
   Random random(504);
@@ -168,8 +168,8 @@ TEST(Composed, AddNormAddsAndNormsTheRowsThatAreWanted) {
   EXPECT_TRUE(same_bits(found, sum));
 }
 
-// Keys of two heads with a norm, a rotation and a Hadamard product, values behind them; and in the same call the rows
-// of a compressor's closed windows. More rows than a piece has.
+// Keys of two heads with a norm, a rotation and a Hadamard product, and their values; in the same call, the rows of a
+// compressor's closed windows. There are more rows than a piece has.
 TEST(Composed, StoreKvWritesWhatItsPartsWrite) {
   constexpr int kRows = 100, kHeads = 2, kDim = 32, kValue = 16, kRow = kDim + kValue, kFirst = 100, kRatio = 4;
   Random random(502);
@@ -180,7 +180,7 @@ TEST(Composed, StoreKvWritesWhatItsPartsWrite) {
   const std::vector<float> table = random.floats((kFirst + kRows) * 16);
   const std::vector<LatentPage> pages{LatentPage(1), LatentPage(0)};
   const auto run = [&](const Exec& exec, bool spelled) {
-    Random same(503);  // of what is not written
+    Random same(503);  // the values that are not written
     TestPlane first(same, format, kBlockTokens, 2), second(same, format, kBlockTokens, 2);
     TestPlane entries(same, entry, kBlockTokens / kRatio, 2);
     const PlaneView planes[] = {first.view(), second.view()};

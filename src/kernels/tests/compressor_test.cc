@@ -7,7 +7,7 @@
 namespace sluice::compressor_test {
 namespace {
 
-// The compressor's input for one sequence, rows [tokens, 2 * width] with kv and gate side by side.
+// The compressor's input for one sequence: rows [tokens, 2 * width] with kv and gate next to each other.
 struct Sequence {
   int dim, ratio, tokens;
   bool overlap;
@@ -41,7 +41,7 @@ struct PieceStep {
   const Sequence& s;
   std::vector<float> states;  // before and after each piece in turn
   TestStep step;
-  int pages = 0;  // of blocks, of all pieces
+  int pages = 0;  // the number of blocks' pages, in all pieces
 
   explicit PieceStep(const Sequence& sequence) : s(sequence), step({sequence.ratio}) {}
   void add(const Piece& piece, std::span<const float> state) {
@@ -67,7 +67,7 @@ struct PieceStep {
     const auto size = static_cast<std::size_t>(s.state_floats());
     return std::span(states).subspan((2 * piece + 1) * size, size);
   }
-  // rows: of the pieces, as Sequence::rows has them.
+  // Compresses the pieces' rows; `rows` is laid out as Sequence::rows.
   std::vector<float> run(const Exec& exec, const float* rows, const PlaneView* boundaries = nullptr) {
     std::vector<float> pooled(static_cast<std::size_t>(step.tables().closed_by(s.ratio).count * s.dim), 7.0F);
     CompressArgs args;
@@ -141,7 +141,7 @@ TEST(Compress, AnyCutGivesTheSameBitsOnEveryTable) {
   }
 }
 
-// A span of which any of the last rows may be the last one to stay.
+// In a span of drafts, any of the last rows may be the last one to stay.
 TEST(Compress, KeepsTheStateAfterEachRowOfADraft) {
   Random random(53);
   for (const auto& [dim, ratio] : std::vector<std::pair<int, int>>{{128, 4}, {20, 4}, {40, 128}}) {
@@ -202,8 +202,8 @@ struct PieceBatch {
   }
 };
 
-// At each block that ends in a span, the destination receives the first accumulator of what a span that ends there
-// leaves; nothing else is written, and without destinations all else is equal.
+// At each block that ends in a span, the destination receives the first accumulator of the state that a span would
+// leave if it ended there. Nothing else is written, and without destinations all else is equal.
 TEST(Compress, WritesTheStateAtEveryBlockBoundary) {
   Random random(55);
   for (const auto& [dim, ratio] : std::vector<std::pair<int, int>>{{128, 4}, {20, 4}, {40, 128}}) {
@@ -217,7 +217,8 @@ TEST(Compress, WritesTheStateAtEveryBlockBoundary) {
         pieces.push_back({first, random.between(1, 700 - first)});
       }
       const PieceBatch batch(s, pieces);
-      // One page for each block that a piece touches; those that it ends are written, to three rows of its page.
+      // Each block that a piece touches has one page. A block that the piece ends is written, to three rows of its
+      // page.
       std::vector<float> expected(static_cast<std::size_t>(batch.pages) * stride, 7.0F);
       std::size_t page = 0;
       int ended = 0;
@@ -250,7 +251,7 @@ TEST(Compress, SpansOfABatchAreIndependent) {
   ThreadPool pool(2);
   for (const KernelTable* table : all_tables()) {
     const Exec exec{&pool, table};
-    // Two sequences with the same tokens, the second one in the rows before the first, resumed in the middle.
+    // Two sequences with the same tokens. The second one is in the rows before the first, and resumed in the middle.
     const Compressed whole = compress_in_pieces(exec, s, {64});
     const Compressed half = compress_in_pieces(exec, s, {30});
     std::vector<float> rows(s.rows.begin() + 30 * 2 * s.width(), s.rows.end());

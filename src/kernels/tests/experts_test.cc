@@ -56,7 +56,7 @@ Rows random_rows(std::mt19937& random, const Shape& shape, int count) {
   return rows;
 }
 
-// What a model may want between the products; vectors that are empty: no biases.
+// The options of a model between the products; empty vectors: no biases.
 struct Between {
   Activation activation;
   std::vector<float> gate = {}, up = {}, down = {}, shared_gate = {}, shared_up = {}, shared_down = {};  // biases
@@ -241,7 +241,7 @@ TEST(ActivationKernel, EveryIsaGivesTheScalarBits) {
       auto gate = random_inputs(random, static_cast<std::size_t>(kRows * ld));
       auto up = random_inputs(random, gate.size());
       const auto weights = random_inputs(random, kRows);
-      for (std::size_t i = 0; i < gate.size(); ++i) gate[i] *= 30.0F;  // into both tails of exp
+      for (std::size_t i = 0; i < gate.size(); ++i) gate[i] *= 30.0F;  // reaches both tails of exp
       std::vector<float> want;
       for (const KernelTable& table : linear_tables()) {
         std::vector<float> out(gate.size(), 5.0F);

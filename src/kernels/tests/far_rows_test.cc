@@ -1,6 +1,6 @@
-// Rows so far behind the first that 32 bits do not hold the index of their values: a step of 65,536 rows with 64 heads
-// of 512 has 2^31 of them. Each op's far rows have to be those of the same values at the front. The rows are 2^32
-// values and more behind: an index that was cut to 32 bits, with or without a sign, is one within the buffer.
+// Rows so far from the first that 32 bits do not hold the index of their values: a step of 65,536 rows with 64 heads of
+// 512 has 2^31 of them. Each op's far rows have to equal those of the same values at the front. The rows begin 2^32
+// values or more after the first, so that an index cut to 32 bits, with or without a sign, is within the buffer.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -13,7 +13,7 @@
 namespace sluice::far_rows_test {
 namespace {
 
-// So many floats, all 0, of which those pages take memory that something was written to.
+// Floats, all 0 at first, whose pages take memory only once they are written to.
 class SparseFloats {
  public:
   explicit SparseFloats(std::size_t floats) : bytes_(floats * sizeof(float)) {
@@ -33,7 +33,7 @@ class SparseFloats {
 
 constexpr int kRows = 3;
 
-// kRows rows of `width` values, one after the other, from row `first` on: the front, or far behind it.
+// kRows rows of `width` values, one after the other, from row `first` on: at the front, or far from it.
 class Rows {
  public:
   Rows(int first, int width, const std::vector<float>& values = {})
@@ -49,12 +49,12 @@ class Rows {
   SparseFloats all_;
 };
 
-// The first row that lies 2^32 values behind.
+// The first row that lies 2^32 values after the front.
 int far_row(int width) {
   return static_cast<int>((std::int64_t{1} << 32) / width) + 2;
 }
 
-// Runs `op` on rows from 0 and from far_row(width) on, with every table.
+// Runs `op` on rows from 0 and from far_row(width) on, with every table, and expects equal results.
 void expect_same_far_away(int width, const std::function<std::vector<float>(const KernelTable&, int first)>& op) {
   for (const KernelTable* table : all_tables()) {
     SCOPED_TRACE(table->name);

@@ -53,7 +53,7 @@ std::vector<float> mixed(const Exec& exec, const Site& site, int dim, const floa
 }
 
 TEST(HyperConnection, SplitsAsInThePublishedExample) {
-  // z of root mean square 1, and fn that picks m from it: only the split remains (docs/models/deepseek_v4.md §3).
+  // z has root mean square 1, and fn picks m from it: only the split remains (docs/models/deepseek_v4.md §3).
   const int dim = 32;
   Site site{std::vector<float>(24 * 4 * dim, 0.0F), {}, {0.5F, 1.0F, 2.0F}};
   for (int i = 0; i < 24; ++i) {
@@ -85,7 +85,7 @@ TEST(HyperConnection, MixIsTheSameEverywhereAndRowsAreIndependent) {
           const auto alone = mixed(Exec{&pool, table}, site, dim, x.data() + t * stride, 1);
           EXPECT_TRUE(same_bits(alone, std::span(all).subspan(t * width, width))) << table->name << " row " << t;
         }
-        for (int few = 2; few <= 8; ++few) {  // whose product may be another kernel's
+        for (int few = 2; few <= 8; ++few) {  // such products may have another kernel
           const auto some = mixed(Exec{&pool, table}, site, dim, x.data(), few);
           EXPECT_TRUE(same_bits(some, std::span(all).first(some.size()))) << table->name << ", " << few << " rows";
         }

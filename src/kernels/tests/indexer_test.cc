@@ -45,7 +45,7 @@ class Scene {
     }
   }
 
-  // Keys and queries of all magnitudes that floats have, and queries with infinities and NaNs.
+  // Gives keys and queries all magnitudes that floats have, and queries infinities and NaNs as well.
   void exaggerate(Random& random) {
     const auto scale = [&] { return std::ldexp(1.0F, random.between(-130, 120)); };
     std::vector<float> key(static_cast<std::size_t>(dims_));
@@ -55,7 +55,7 @@ class Scene {
         encode_row(keys_.view().format, key.data(), sequences_[s].latent_row(keys_.view(), e));
       }
       for (float& x : q_[s]) {
-        x *= 1.01F;  // none that a codec would leave as it is
+        x *= 1.01F;  // no value that a codec would leave as it is
         if (random.between(0, 99) == 0) x *= scale();
         if (random.between(0, 999) == 0) x = std::numeric_limits<float>::infinity();
         if (random.between(0, 999) == 0) x = std::numeric_limits<float>::quiet_NaN();
@@ -69,7 +69,8 @@ class Scene {
     int rows;
   };
 
-  // With `rope` queries and weights are formed before: rotated, multiplied by Hadamard's matrix, rounded and scaled.
+  // Selects entries. With `rope`, the op first rotates queries, multiplies them by Hadamard's matrix, rounds and scales
+  // them, and scales the weights.
   Selected select(const Exec& exec, const std::vector<Piece>& pieces, int top_k, bool with_scores,
                   std::int32_t first_entry = 0, const Rotation* rope = nullptr) const {
     std::vector<float> q, weights;
@@ -141,7 +142,7 @@ std::vector<std::int32_t> sorted_best(std::span<const float> scores, int k) {
   return order;
 }
 
-// The k best of `scores` as a table chooses them: candidates that come in pieces, with little room.
+// The k best of `scores` as a table chooses them: candidates come in pieces, with little room.
 class Choice {
  public:
   Choice(const KernelTable* table, int capacity, int k)
@@ -212,7 +213,7 @@ TEST(KeepBest, NaNsOfAnySignAreMinusInfinity) {
   }
 }
 
-// More rows than a piece has, each by its own position.
+// There are more rows than a piece has, each at its own position.
 TEST(IndexSelect, FormsTheQueriesOfEveryRow) {
   Random random(75);
   const Scene scene(random, RowCodec::kIndexFp8, 8, 128, 4, 700, false);
@@ -276,7 +277,7 @@ TEST(IndexSelect, SeesWhatItsPositionSeesAndARowAloneIsTheRowInABatch) {
   }
 }
 
-// On every table: what is below the first entry is never taken, and the others as if it were not there.
+// On every table, entries below the first one are never selected, and the others are as if those were not there.
 TEST(IndexSelect, BeginsAtItsFirstEntry) {
   Random random(79);
   constexpr int kTopK = 32, kFirst = 3;

@@ -10,7 +10,7 @@ TEST(KernelTimes, RecordsTakeTheStageOfWhatWasEnqueued) {
                                                 {"tiles", StepStage::kDense},
                                                 {"lost", StepStage::kHead},
                                                 {"tiles", StepStage::kExperts}};
-  // Out of order, with a move of the device's own between, and one kernel of which there is no record.
+  // The records are out of order, with a move of the device's own among them, and one kernel has no record.
   const auto joined = join_kernels({{"tiles", 30, 40}, {"move", 5, 6}, {"norm", 0, 4}, {"tiles", 10, 20}}, enqueued);
   ASSERT_EQ(joined.size(), 4U);
   EXPECT_EQ(joined[0].name, "norm");

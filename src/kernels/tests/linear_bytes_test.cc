@@ -1,4 +1,4 @@
-// The bytes that packed weights take.
+// The number of bytes that packed weights occupy.
 #include <gtest/gtest.h>
 
 #include "kernels/tests/linear_testing.h"
@@ -19,7 +19,7 @@ TEST(LinearBytes, PackedWeightsStayAsSmallAsStored) {
       EXPECT_EQ(table.linear.packing.packed_bytes(weight.view()), 512U * weight.view().row_bytes())
           << dtype_name(codes);
     }
-    // In 4 or 8 bits a code, with f32 scales (and minima) for each 32 or 16.
+    // The bytes for 32 codes of 4 or 8 bits, with f32 scales (and minima) for each 32 or 16.
     constexpr std::pair<DType, std::size_t> kBytesOf32[] = {
         {DType::kQ5_0, 34}, {DType::kQ5_1, 40}, {DType::kQ2_K, 32},   {DType::kQ3_K, 24},
         {DType::kQ4_K, 24}, {DType::kQ5_K, 40}, {DType::kIQ4_NL, 20}, {DType::kIQ4_XS, 20}};

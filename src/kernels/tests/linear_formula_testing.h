@@ -1,4 +1,4 @@
-// The products of linear.h, word for word.
+// The products of linear.h, word for word, for comparison.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct Inputs {
   float& at(int k) { return values[static_cast<std::size_t>(k)]; }
 };
 
-// y for inputs in int8, as the formula says it. Integer codes, the parts of an output.
+// y for inputs in int8, by the formula. The parts of an output are integer codes.
 inline float expected_codes(const BlockCodes& form, const std::vector<CodedPart>& parts, const Inputs& x) {
   const float* code = x.values.data();
   float y = 0.0F;
@@ -83,8 +83,8 @@ inline float expected_chain(const std::vector<float>& weights, const std::vector
   return y;
 }
 
-// The order of tiles, word for word: blocks of `block` inputs, in each 32 after the other, their even and odd ones
-// apart. Scales multiply the weights, or the sums of blocks.
+// The order of tiles, word for word: blocks of `block` inputs, in each block 32 after the other, with their even and
+// odd ones apart. Scales multiply the weights, or the sums of blocks.
 inline float expected_tiles(std::vector<float> weights, const std::vector<float>& scales, std::size_t block,
                             bool of_sums, const std::vector<float>& x) {
   float y = 0.0F;
@@ -143,7 +143,7 @@ inline std::vector<float> expected_output(const WeightView& view, const std::vec
   return y;
 }
 
-// Rows 0.. of what Product gives for all `rows` rows of x.
+// Rows 0.. of the result of Product for all `rows` rows of x.
 inline std::vector<float> expected(const WeightView& view, const std::vector<float>& x, int rows, InputForm wanted) {
   FlushDenormals flush;
   const InputForm form = input_form(wanted, view.format);

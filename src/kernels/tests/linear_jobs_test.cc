@@ -1,4 +1,4 @@
-// What several products of one call, and inputs that are prepared already, share: the same bits as by themselves.
+// Several products of one call, and inputs that are prepared already, give the same bits as products by themselves.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace sluice::linear_jobs_test {
 namespace {
 
-// More inputs than one piece brings into tiles.
+// There are more inputs than one piece brings into tiles.
 constexpr int kIn = 1184, kOut = 70;
 
 TEST(LinearJobs, PreparedInputsGiveTheBitsOfTheOthers) {
@@ -49,7 +49,7 @@ TEST(LinearJobs, PreparedInputsGiveTheBitsOfTheOthers) {
   }
 }
 
-// Jobs over the same rows of x, over others of them, and over these as they lie.
+// Jobs over the same rows of x, over other rows, and over the first ones as they lie.
 TEST(LinearJobs, OtherRowsOfTheSameInputsAreOthers) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);

@@ -1,5 +1,5 @@
-// One row of outputs in ranges that begin and end at any group of sixteen, where a kernel takes those: the same bits as
-// all of them at once.
+// One row of outputs in ranges that begin and end at any group of sixteen, for kernels that can do those: the same bits
+// as all of them at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ TEST(LinearRange, GroupsOfATileGiveTheBitsOfTheWhole) {
     for (const WeightForm& spec : weight_forms()) {
       for (const InputForm wanted :
            {InputForm::kF32, InputForm::kBf16, InputForm::kInt8, InputForm::kFp8, InputForm::kTiles}) {
-        // Some large enough for kernels that ask for weights ahead.
+        // Some are large enough for kernels that ask for weights ahead.
         const int out = 1 + static_cast<int>(random() % 700);
         const RandomWeight values(random, spec, out, 1 + static_cast<int>(random() % 700));
         const auto weight = LinearWeight::make(values.view(), wanted, packs_for(Exec{&pool, &table}));
@@ -35,7 +35,7 @@ TEST(LinearRange, GroupsOfATileGiveTheBitsOfTheWhole) {
         by_groups += by_group;
         std::vector<float> x = random_inputs(random, static_cast<std::size_t>(in));
         const InputForm form = weight.input_form();
-        // What lies behind a row's inputs is anything, and must not count.
+        // Memory past a row's inputs may hold anything, and must not count.
         constexpr float kNothing = std::numeric_limits<float>::quiet_NaN();
         std::vector<float> prepared(static_cast<std::size_t>(input_floats(form, in)) + 16, kNothing);
         if (form != InputForm::kF32) {

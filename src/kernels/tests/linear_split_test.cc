@@ -1,4 +1,4 @@
-// How products are cut into pieces: whatever the shapes and the number of threads, every output is in one piece.
+// The cuts of products into pieces: whatever the shapes and the number of threads, every output is in one piece.
 #include "kernels/cpu/linear/linear_split.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct Cut {
   std::vector<std::vector<LinearPiece>> pieces;  // by piece of the fork
 };
 
-// As split_linear() has it, without threads.
+// The pieces of split_linear(), without threads.
 Cut cut(const std::vector<LinearExtent>& extents, int threads) {
   ThreadPool pool(threads);
   Cut result{extents, {}};
@@ -77,7 +77,7 @@ TEST(LinearSplit, EveryOutputIsInOnePiece) {
   }
 }
 
-// A product of few outputs has something for the thread that is done first to take.
+// A product of few outputs leaves small pieces for the thread that is done first.
 TEST(LinearSplit, OneRowEndsInSmallPieces) {
   constexpr int kThreads = 8, kOut = 1024, kIn = 2048;
   const Cut result = cut({{1, kOut, kIn, false, 2 * kGroup}}, kThreads);
@@ -89,10 +89,10 @@ TEST(LinearSplit, OneRowEndsInSmallPieces) {
     tiles += outputs / kTile;
   }
   EXPECT_GE(parts, kThreads);          // the end
-  EXPECT_GE(tiles, kOut / kTile / 2);  // what comes before streams whole tiles
+  EXPECT_GE(tiles, kOut / kTile / 2);  // the pieces before it stream whole tiles
 }
 
-// Of several rows the pieces at the end are some rows of a tile.
+// With several rows, the pieces at the end are some rows of a tile.
 TEST(LinearSplit, SomeRowsEndInPartsOfATile) {
   constexpr int kThreads = 8, kRows = 16;
   const Cut result = cut({{kRows, 8 * kTile, 2048}}, kThreads);

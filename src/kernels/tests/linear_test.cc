@@ -29,7 +29,7 @@ struct Product {
   ThreadPool& pool;
   const LinearWeight& weight;
 
-  // y [rows, out + 3], the gap filled with 7, of x [rows, in].
+  // Computes y [rows, out + 3], the gap filled with 7, from x [rows, in].
   std::vector<float> operator()(const std::vector<float>& x, int rows, const std::int32_t* x_rows = nullptr) const {
     const std::ptrdiff_t ldy = weight.out() + 3;
     std::vector<float> y(static_cast<std::size_t>(ldy * rows), 7.0F);
@@ -43,8 +43,8 @@ struct Shape {
   int out, in;
 };
 
-// Numbers of rows at which kernels go other ways. A sanitizer sees all of them with one shape, and most with all small
-// ones.
+// Numbers of rows at which kernels go other ways. A sanitizer sees all of them with one shape, and most of them with
+// all small shapes.
 std::vector<int> row_counts(const Shape& shape) {
   const bool large = shape.out * shape.in >= 20000;
   if (kSanitized && large) return {1, 4, 17};
@@ -66,7 +66,7 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
       const RandomWeight weight(random, spec, shape.out, shape.in);
       const auto x = random_inputs(random, static_cast<std::size_t>(most * weight.view().in));
       for (const InputForm form : kForms) {
-        if (input_form(form, spec.format) != form && shape.in != 131) continue;  // stands for another one
+        if (input_form(form, spec.format) != form && shape.in != 131) continue;  // the form is replaced by another one
         const auto want = expected(weight.view(), x, most, form);
         for (const KernelTable& table : linear_tables()) {
           const auto packed = LinearWeight::make(weight.view(), form, packs_for(Exec{&pool, &table}));
@@ -100,7 +100,7 @@ TEST(Linear, FloatsOfEightOutputsArePackedWithoutPadding) {
   }
 }
 
-// Each row alone = the same row in random batches, for any thread count.
+// Each row alone equals the same row in random batches, for any thread count.
 TEST(Linear, RowsDoNotDependOnTheirBatch) {
   std::mt19937 random = fresh_generator(102);
   ThreadPool one(1), two(2), four(4);
@@ -149,8 +149,8 @@ bf16 random_bf16(std::mt19937& random, int around) {
   return {static_cast<std::uint16_t>((random() & 0x807FU) | (exponent << 7))};
 }
 
-// Sums that overflow, that vanish, and that are as small as a number can be: every kernel treats them alike. The bf16
-// dot instruction, where there is one, takes part through rows that are many enough.
+// Sums that overflow, that vanish, and that are as small as a number can be: every kernel treats them alike. There are
+// enough rows for the bf16 dot instruction, where there is one.
 TEST(Linear, Bf16InputsOfAnyMagnitudeGiveTheSameBits) {
   std::mt19937 random = fresh_generator(103);
   ThreadPool pool(1);
@@ -244,7 +244,7 @@ TEST(Linear, Int8InputsThatAreNotFiniteGiveNaN) {
   }
 }
 
-// Within half a step of the codes, which are a 127th of the largest input of 32 apart.
+// Results are within half a step of the codes, which are a 127th of the largest input of 32 apart.
 TEST(Linear, Int8InputsAreNearTheInputs) {
   std::mt19937 random = fresh_generator(107);
   std::normal_distribution<float> normal;
@@ -260,8 +260,8 @@ TEST(Linear, Int8InputsAreNearTheInputs) {
   }
 }
 
-// A weight of one block whose outputs have the scales 0 to 255: too small ones count as zero, from 2^106 on (233; 255
-// is NaN itself) the output is NaN, for any number of rows.
+// A weight of one block whose outputs have the scales 0 to 255. Scales that are too small count as zero. From 2^106
+// on (233; 255 is NaN itself) the output is NaN, for any number of rows.
 TEST(Linear, Int8WithEveryScale) {
   std::mt19937 random = fresh_generator(108);
   std::vector<std::byte> data(std::size_t{256} * 16), scales(256);
@@ -299,13 +299,14 @@ TEST(Linear, Int8WithEveryScale) {
   }
 }
 
-// In the order of tiles weights carry their scales: whatever those and the inputs are, of all kernels the same.
+// In the order of tiles weights carry their scales. Whatever the scales and the inputs are, all kernels give the same
+// bits.
 TEST(Linear, TilesWithEveryScale) {
   std::mt19937 random = fresh_generator(109);
   ThreadPool pool(1);
   struct Case {
     WeightFormat format;
-    int outputs;  // that share a scale
+    int outputs;  // the number of outputs that share a scale
     int most_rows;
   };
   for (const auto& [format, outputs, most_rows] :
@@ -339,8 +340,8 @@ TEST(Linear, TilesWithEveryScale) {
   }
 }
 
-// Packed when it is used, from where it lies: the same bits, pieces of outputs and a part of a tile at the end
-// included.
+// A weight that is packed when it is used, from where it lies, gives the same bits. Pieces of outputs and a part of a
+// tile at the end are included.
 TEST(Linear, InPlaceGivesTheSpecifiedBits) {
   std::mt19937 random = fresh_generator(111);
   ThreadPool pool(2);
@@ -368,7 +369,7 @@ TEST(Linear, InPlaceGivesTheSpecifiedBits) {
   }
 }
 
-// Floats as codes: the nearest one of 255, under the scale that takes the largest of 32 to the last of them.
+// Floats become the nearest of 255 codes. The scale maps the largest of 32 floats to the last code.
 TEST(Linear, Int8WeightsAreTheNearestCodes) {
   std::mt19937 random = fresh_generator(115);
   ThreadPool pool(2);

@@ -18,7 +18,7 @@ void append(std::vector<std::byte>& bytes, T value) {
   bytes.insert(bytes.end(), from, from + sizeof(T));
 }
 
-// Finite and of a size that keeps products small; now and then zero or denormal.
+// Scales are finite and of a size that keeps products small; now and then they are zero or denormal.
 void draw_scales(Random& random, DType codes, std::byte* block) {
   for (const std::size_t at : scale_places(codes)) {
     const auto magnitude = random.between(0, 31) == 0 ? random.between(0, 0x3FF) : random.between(0, 0x2BFF);
@@ -38,7 +38,7 @@ std::vector<std::byte> drawn(std::size_t count, const Draw& draw) {
   return bytes;
 }
 
-// Any bits, but for floats, which are normal numbers, scales of integer codes, and e4m3, which are not NaN.
+// Rows of any bits, except floats, which are normal numbers, scales of integer codes, and e4m3, which are not NaN.
 std::vector<std::byte> random_rows(Random random, const WeightForm& form, int out, int in) {
   const std::size_t values = static_cast<std::size_t>(out) * static_cast<std::size_t>(in);
   if (form.format == WeightFormat::kF32) return drawn<float>(values, [&] { return random.normal(); });

@@ -1,4 +1,4 @@
-// What the tests of linear and experts share: random weights in every checkpoint format, and the kernel sets of this
+// Helpers for the tests of linear and experts: random weights in every checkpoint format, and the kernel sets of this
 // machine.
 #pragma once
 
@@ -17,11 +17,11 @@ struct WeightForm {
   WeightFormat format = WeightFormat::kF32;
   ScaleFormat scale_format = ScaleFormat::kNone;
   int block_out = 1, block_in = 128;
-  DType codes = DType::kQ8_0;  // of kCodes
+  DType codes = DType::kQ8_0;  // for kCodes: the type
 };
 
 std::string describe(const WeightForm& form);
-// Every format that checkpoints have, with the scales that it takes: in its own blocks, or in those of 128 and of 32.
+// Every format that checkpoints have, with its possible scales: in its own blocks, or in blocks of 128 and of 32.
 std::vector<WeightForm> weight_forms();
 
 // The types of integer codes.
@@ -30,14 +30,14 @@ std::vector<DType> code_types();
 // Where the f16 numbers are among the bytes of a block of integer codes.
 std::vector<std::size_t> scale_places(DType codes);
 
-// A random weight with its bytes. Not NaN; e4m3 subnormals and zeros are among the values.
+// A random weight with its bytes. It has no NaN; e4m3 subnormals and zeros are among the values.
 class RandomWeight {
  public:
-  // Of kCodes, `in` is made a multiple of the type's block.
+  // For kCodes, `in` is made a multiple of the type's block.
   RandomWeight(std::mt19937& random, const WeightForm& form, int out, int in);
   const WeightView& view() const { return view_; }
-  // Puts what checkpoints may hold but seldom do among the values: an FP8 code that is not a number, e8m0 scales at
-  // either end of their range and that one that is not a number.
+  // Plants values that checkpoints may hold but seldom do: an FP8 code that is not a number, e8m0 scales at either end
+  // of their range, and the one that is not a number.
   RandomWeight& plant_extremes(std::mt19937& random);
 
  private:

@@ -15,7 +15,7 @@
 namespace sluice::linear_tiles_test {
 namespace {
 
-// Rows of y at multiples of a cache line, or not: those are written otherwise.
+// Rows of y lie at multiples of a cache line, or not: the kernel writes those differently.
 AlignedBytes product(const KernelTable& table, ThreadPool& pool, const LinearWeight& weight,
                      const std::vector<float>& x, int rows, std::ptrdiff_t ldy) {
   AlignedBytes y(static_cast<std::size_t>(ldy * rows) * sizeof(float), true);
@@ -42,7 +42,7 @@ TEST(LinearTiles, ManyRowsAndInputsGiveTheScalarBits) {
     };
     const AlignedBytes want = product(scalar_kernels(), pool, pack(scalar_kernels()), x, kMost, whole_lines);
     for (const KernelTable& table : linear_tables()) {
-      if (std::string_view(table.isa) == "scalar") continue;  // `want` is its
+      if (std::string_view(table.isa) == "scalar") continue;  // `want` is its result
       const LinearWeight weight = pack(table);
       for (const int rows : {1, 16, 49, 64, 65, kMost}) {
         for (const std::ptrdiff_t ldy : {whole_lines, whole_lines + 3}) {

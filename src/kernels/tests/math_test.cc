@@ -17,7 +17,7 @@ double ulps(float found, double exact) {
   return std::fabs(static_cast<double>(found) - exact) / static_cast<double>(step);
 }
 
-// The floats from `low` to `high`, of one sign, every `stride`-th.
+// Calls `use` with every `stride`-th float from `low` to `high`, which have one sign.
 template <class Use>
 void sweep(float low, float high, std::uint32_t stride, const Use& use) {
   const auto first = std::min(std::bit_cast<std::uint32_t>(low), std::bit_cast<std::uint32_t>(high));
@@ -50,7 +50,7 @@ TEST(Math, LogIsWithinTwoUlps) {
   double worst = 0.0;
   const auto use = [&](float x) { worst = std::max(worst, ulps(log_f32(x), std::log(static_cast<double>(x)))); };
   sweep(std::numeric_limits<float>::min(), std::numeric_limits<float>::max(), 1009, use);
-  sweep(0.25F, 4.0F, 7, use);  // every binade boundary and sqrt(1/2), where the exponent is chosen
+  sweep(0.25F, 4.0F, 7, use);  // crosses every binade boundary and sqrt(1/2), where the exponent is chosen
   EXPECT_LT(worst, 2.0);
   EXPECT_EQ(log_f32(1.0F), 0.0F);
 }

@@ -7,7 +7,7 @@
 namespace sluice::op_stages_test {
 namespace {
 
-// Ops that take a call of the pool each, and do nothing.
+// Each op makes one call of the pool and does nothing else.
 constexpr OpTable kCalls{.device = "calls",
                          .parts = nullptr,
 #define SLUICE_OP(op, Args) .op = [](const Exec& exec, const Args&) { exec.pool->run(1, [](int, int) {}); },
@@ -23,7 +23,7 @@ TEST(OpStages, TimeCountsForTheStageOfTheOp) {
   const auto stage_of = [&](const auto& call) {
     meter.begin();
     call();
-    pool.run(1, [](int, int) {});  // between ops: of no stage
+    pool.run(1, [](int, int) {});  // between ops: it belongs to no stage
     const StageTimes times = meter.take();
     EXPECT_EQ(sum_of(times).calls, 2);
     for (int i = 1; i < kStages; ++i) {

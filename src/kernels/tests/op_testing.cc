@@ -39,7 +39,7 @@ class Listener final : public ::testing::EmptyTestEventListener {
   }
 };
 
-// Before main().
+// Runs before main().
 [[maybe_unused]] const bool listens = [] {
   ::testing::UnitTest::GetInstance()->listeners().Append(new Listener);
   return true;

@@ -1,6 +1,6 @@
-// What the op tests share: seeded random values, the kernel tables of this machine, bitwise comparison, and sequences
-// whose cache pages lie in random places. After a test that failed the program prints its seed, and at its end the
-// kernels that ran, and the features that this machine lacks.
+// Helpers for the op tests: seeded random values, the kernel tables of this machine, bitwise comparison, and sequences
+// whose cache pages lie in random places. After a test that failed the program prints its seed. At its end it prints
+// the kernels that ran, and the features that this machine lacks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,12 +19,12 @@
 
 namespace sluice {
 
-// A generator that begins elsewhere in each run of the program, or where SLUICE_TEST_SEED says; those of one run are
-// told apart by `number`.
+// A generator that begins elsewhere in each run of the program, or where SLUICE_TEST_SEED says. `number` tells the
+// generators of one run apart.
 std::mt19937 fresh_generator(std::uint32_t number);
 
-// SplitMix64: the values of large shapes are drawn in a few instructions each, also where a sanitizer counts every
-// access to the state of a larger generator.
+// SplitMix64: values of large shapes are drawn in a few instructions each, also when a sanitizer counts every access to
+// the state of a larger generator.
 class Random {
  public:
   explicit Random(std::uint32_t number) : state_(seed_of(fresh_generator(number))) {}
@@ -52,7 +52,7 @@ class Random {
   }
   // Normal values of various scales, with some exact zeros.
   std::vector<float> floats(std::size_t n, float scale = 1.0F);
-  // Bytes of any value.
+  // Fills the bytes with any values.
   void fill(std::span<std::byte> bytes);
   std::vector<int> permutation(int n);
   template <class T>
@@ -67,19 +67,19 @@ class Random {
   std::uint64_t state_ = 0;
 };
 
-// The scalar table, then those that together run every kernel of this machine (every_path() of kernels/device/isa.h),
-// or the one that SLUICE_TEST_KERNELS says, as --kernels does: "-amx,-vnni".
+// The scalar table, then tables that together run every kernel of this machine (every_path() of kernels/device/isa.h).
+// SLUICE_TEST_KERNELS replaces them by one, named as for --kernels: "-amx,-vnni".
 std::vector<const KernelTable*> all_tables();
 
 // Equal as bit patterns; a difference says where.
 ::testing::AssertionResult same_bits(std::span<const float> found, std::span<const float> expected);
 ::testing::AssertionResult same_values(std::span<const std::int32_t> found, std::span<const std::int32_t> expected);
 
-// Runs `op` with every table and 1, 2 and 4 threads (under a sanitizer with one of these each), and expects the floats
-// that it returns to be those of the reference ops (ref_op_table()), bit by bit. Returns those.
+// Runs `op` with every table and 1, 2 and 4 threads (under a sanitizer with one of these each). Expects the floats that
+// it returns to be those of the reference ops (ref_op_table()), bit for bit, and returns those.
 std::vector<float> expect_same_on_all(const std::function<std::vector<float>(const Exec&)>& op);
 
-// Rows of every codec: each with shapes that fill vectors and shapes that do not, as far as it takes them.
+// Formats of rows of every codec: each with shapes that fill vectors and, if the codec allows them, shapes that do not.
 const std::vector<RowFormat>& row_formats();
 
 // One plane of a pool that several sequences share: pages in random order, all bytes random until written.
@@ -97,7 +97,7 @@ class TestPlane {
 // filled with random rows.
 class TestSequence {
  public:
-  // `latent_pages` and `window_pages`: page numbers that nobody else uses; a page is taken from the back.
+  // `latent_pages` and `window_pages`: page numbers that nothing else uses; a page is popped from the back.
   TestSequence(Random& random, int tokens, int tokens_per_row, const PlaneView& latent, const PlaneView& window,
                std::vector<int>& latent_pages, std::vector<int>& window_pages);
   // Its rows [first_position, first_position + rows), as the next ones of a step, with only the window pages that they

@@ -15,7 +15,7 @@
 namespace sluice::plane_test {
 namespace {
 
-// Values of many magnitudes, with zeros, ties, the ends of the range and what only bad input gives.
+// Values of many magnitudes, with zeros, ties, the ends of the range, and values that only bad input gives.
 std::vector<float> hard_values(Random& random, int dims) {
   const std::vector<float> special{0.0F,
                                    -0.0F,
@@ -69,7 +69,7 @@ TEST(Plane, RowBytesAreTheOfficialOnes) {
   EXPECT_EQ(make_row_format(RowCodec::kF32, 576, 64).row_bytes(), 2304);
 }
 
-// Names are those of one codec each, and bytes follow from the table's line.
+// Each name belongs to one codec, and bytes follow from the table's line.
 TEST(RowCodecs, EveryLineIsWhole) {
   std::set<std::string> names;
   for (const RowCodecInfo& info : kRowCodecs) {
@@ -193,7 +193,7 @@ TEST(Plane, DecodingAnEncodedRowIsSimulatingIt) {
       decode_row(format, row, decoded.data());
       simulate_row(format.codec, format.dims, format.rope_dims, simulated.data());
       const RowCodecInfo& info = row_codec(format.codec);
-      if (info.quantised()) {  // what is not in blocks is left to the caller
+      if (info.quantised()) {  // values that are not in blocks are left to the caller
         for (int i = info.in_blocks(format.dims, format.rope_dims); i < format.dims; ++i) {
           float& value = simulated[static_cast<std::size_t>(i)];
           value = round_to_bf16(value);
@@ -206,7 +206,7 @@ TEST(Plane, DecodingAnEncodedRowIsSimulatingIt) {
   }
 }
 
-// Processors give different NaNs; what is stored must not tell them apart.
+// Processors give different NaNs; stored rows must not tell them apart.
 TEST(Plane, OfNaNsNeitherSignNorPayloadIsStored) {
   Random random(13);
   constexpr std::uint32_t kNaNs[] = {0x7FC00000U, 0xFFC00000U, 0x7FFFFFFFU, 0xFFFFFFFFU, 0xFFABCDEFU};
@@ -263,7 +263,7 @@ TEST(Plane, EveryTableDecodesEveryBytePattern) {
   for (const RowFormat& format : row_formats()) {
     for (int round = 0; round < 200; ++round) {
       std::vector<std::byte> bytes(static_cast<std::size_t>(format.row_bytes()));
-      const bool tame = round % 2 == 0;  // random bytes alone nearly always have a NaN, which takes the slow way
+      const bool tame = round % 2 == 0;  // nearly all random rows have a NaN, which takes the slow way
       for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.between(0, 255) & (tame ? 0xBE : 0xFF));
       const RowRef row{bytes.data(), bytes.data() + format.data_bytes};
       std::vector<float> expected(static_cast<std::size_t>(format.dims));

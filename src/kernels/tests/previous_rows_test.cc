@@ -18,8 +18,8 @@ struct Kept {
   std::vector<std::byte> blocks;  // boundaries
 };
 
-// The tokens' rows in pieces of up to `largest`, of which the last `drafts` rows of each are computed twice: first with
-// other values, and none of them stays. `latents`: latent pages keep the blocks' rows, not window pages.
+// Runs the tokens' rows in pieces of up to `largest`. The last `drafts` rows of each piece are computed twice: first
+// with other values, and none of those stays. `latents`: latent pages keep the blocks' rows, not window pages.
 Kept in_pieces(const Exec& exec, RowCodec codec, const std::vector<float>& x, int largest, int drafts, bool latents) {
   Random random(903);
   const RowFormat format = make_row_format(codec, kDims, 0);
@@ -91,7 +91,7 @@ TEST(PreviousRows, AreThoseOfThePositionBeforeHoweverCut) {
   }
 }
 
-// Rows that only ask for the residual before them write nothing.
+// Rows that only read the residual before them write nothing.
 TEST(PreviousRows, WithoutRowsAStateIsOnlyRead) {
   Random random(902);
   const RowFormat format = make_row_format(RowCodec::kBf16, kDims, 0);

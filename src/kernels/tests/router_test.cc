@@ -23,7 +23,7 @@ struct Router {
   bool normalised = true;
   int groups = 1, kept_groups = 1;
   GroupScore group_score = GroupScore::kLargest;
-  std::vector<TokenId> tokens = {};  // of the rows, with hash_ids
+  std::vector<TokenId> tokens = {};  // the rows' tokens, with hash_ids
 
   Routed operator()(const Exec& exec, const std::vector<float>& logits, int first, int rows) const {
     Routed out;
@@ -77,7 +77,7 @@ TEST(Route, SameBitsEverywhere) {
     SCOPED_TRACE(::testing::Message() << experts << " experts, " << slots << " slots");
     const int rows = 300;
     auto logits = random.floats(static_cast<std::size_t>(rows * experts), 4.0F);
-    for (int i = 0; i < 100; ++i) {  // equal scores, saturated scores and what only a broken checkpoint gives
+    for (int i = 0; i < 100; ++i) {  // equal scores, saturated scores and scores that only a broken checkpoint gives
       logits[static_cast<std::size_t>(random.between(0, rows * experts - 1))] = -200.0F;
       logits[static_cast<std::size_t>(random.between(0, rows * experts - 1))] = 30.0F;
       logits[static_cast<std::size_t>(random.between(0, rows * experts - 1))] = std::numeric_limits<float>::infinity();
@@ -124,7 +124,7 @@ TEST(Route, EveryScoreAndGroupingIsTheSameEverywhere) {
   }
 }
 
-// The formula in f64 with -inf for what is left out, over random scores without ties.
+// The formula in f64, with -inf for experts that are left out, over random scores without ties.
 TEST(Route, KeepsTheBestGroupsWhateverTheSigns) {
   Random random = Random::fixed(44);
   ThreadPool pool(1);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr double kDeviations = 7;
 
-// Nearer to where a filter cuts than this part of what it compares, f32 weights may decide about a token otherwise than
-// f64 does: of one run in some ten thousand. Such logits are drawn again.
+// Logits nearer than this part to the value at which a filter cuts are drawn again: there, f32 weights may decide about
+// a token otherwise than f64 does. It happens in one run of some ten thousand.
 constexpr double kClear = 1e-5;
 
 struct Exact {
@@ -25,7 +25,7 @@ struct Exact {
   bool is_clear = true;
 };
 
-// By the header, in f64, with libm and sums in list order.
+// The exact result by the header, in f64, with libm and sums in list order.
 Exact exact(const std::vector<float>& logits, const SampleRow& row) {
   Exact result;
   const auto compare = [&](double a, double b) { result.is_clear &= std::fabs(a - b) > kClear * std::fabs(b); };
@@ -86,8 +86,8 @@ std::vector<TokenId> draw(const std::vector<float>& logits, const SampleRow& row
   return tokens;
 }
 
-// What chi-squared with `freedom` degrees of freedom exceeds as rarely as a normal value kDeviations (Wilson,
-// Hilferty).
+// The value that chi-squared with `freedom` degrees of freedom exceeds as rarely as a normal value exceeds
+// kDeviations (Wilson, Hilferty).
 double chi_squared_bound(double freedom) {
   const double s = 2 / (9 * freedom);
   return freedom * std::pow(1 - s + kDeviations * std::sqrt(s), 3);
@@ -95,7 +95,7 @@ double chi_squared_bound(double freedom) {
 
 void expect_frequencies(const std::vector<float>& logits, const SampleRow& row, std::uint64_t seed) {
   constexpr int kDraws = random_cases(60000);
-  constexpr double kSmallest = kSanitized ? 60 : 200;  // what is expected less often is counted together
+  constexpr double kSmallest = kSanitized ? 60 : 200;  // tokens expected less often are counted together
   const std::vector<double> p = exact(logits, row).p;
   std::vector<double> found(p.size());
   for (const TokenId token : draw(logits, row, kDraws, seed)) found[static_cast<std::size_t>(token)] += 1;
@@ -156,7 +156,7 @@ TEST(SampleDistribution, FrequenciesAreTheProbabilities) {
   for (const SampleRow& row : rows) expect_frequencies(logits, row, random());
 }
 
-// Where the sums that top_p compares are equal, the shortest head that reaches it is kept.
+// If the sums that top_p compares are equal, the shortest head that reaches top_p is kept.
 TEST(SampleDistribution, TopPKeepsTheShortestHeadThatReachesIt) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
@@ -169,7 +169,7 @@ TEST(SampleDistribution, TopPKeepsTheShortestHeadThatReachesIt) {
   EXPECT_EQ(seen({.top_p = 0.501F}), 4);
   EXPECT_EQ(seen({.top_p = 0.125F}), 0);
   EXPECT_EQ(seen({.top_p = 1e-9F}), 0);
-  EXPECT_EQ(seen({.top_k = 4, .top_p = 0.5F}), 1);  // of what top_k left
+  EXPECT_EQ(seen({.top_k = 4, .top_p = 0.5F}), 1);  // a part of the sum that top_k left
   EXPECT_EQ(seen({.top_k = 4, .top_p = 0.75F}), 2);
   EXPECT_EQ(seen({.top_k = 3}), 2);
 }

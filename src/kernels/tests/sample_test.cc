@@ -18,7 +18,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// A row of logits with its parameters, and what they point to.
+// A row of logits with its parameters, and the arrays that they point to.
 struct Row {
   std::vector<float> logits, bias;
   std::vector<std::uint32_t> allowed;
@@ -83,7 +83,7 @@ void set_allowed(Row& row, std::size_t id, bool allowed) {
   row.allowed[id / 32] = allowed ? row.allowed[id / 32] | bit : row.allowed[id / 32] & ~bit;
 }
 
-// Of everything some: ties, -inf, denormals, far tails; now and then something that is no distribution.
+// A row with some of everything: ties, -inf, denormals, far tails; now and then logits that are no distribution.
 Row random_row(Random& random, std::size_t vocab) {
   Row row;
   const auto any = [&] { return static_cast<std::size_t>(random.between(0, static_cast<int>(vocab) - 1)); };
@@ -211,7 +211,7 @@ TEST(Sample, WhatIsNoDistributionHasAStatus) {
   EXPECT_EQ(status({1, NAN, 2}), SampleStatus::kNotNumbers);
   EXPECT_EQ(status({NAN}), SampleStatus::kNotNumbers);
   EXPECT_EQ(status({1, kInf}), SampleStatus::kNotNumbers);
-  EXPECT_EQ(status({1, NAN}, {}, {1}), SampleStatus::kNotNumbers);  // also where it is not allowed
+  EXPECT_EQ(status({1, NAN}, {}, {1}), SampleStatus::kNotNumbers);  // also for an id that is not allowed
   EXPECT_EQ(status({1, 3e38F}, {0, 3e38F}), SampleStatus::kNotNumbers);
   EXPECT_EQ(status({-kInf, -kInf}), SampleStatus::kNoCandidate);
   EXPECT_EQ(status({1, -kInf}, {}, {2}), SampleStatus::kNoCandidate);
@@ -224,7 +224,7 @@ TEST(Sample, LogprobsAreOfTheRawLogits) {
   row.params.temperature = 0.5F, row.params.top_k = 1, row.params.top_logprobs = 20;
   const SampledRow s = run_one(row);
   const double log_sum = std::log(std::exp(1.0) + 2 * std::exp(3.0) + std::exp(2.0));
-  EXPECT_EQ(s.token, 0);  // by its bias
+  EXPECT_EQ(s.token, 0);  // because of its bias
   EXPECT_NEAR(s.logprob, 1 - log_sum, 1e-6);
   ASSERT_EQ(s.top_count, 5);
   EXPECT_THAT(std::vector<TokenId>(s.top_ids.begin(), s.top_ids.begin() + 5), ::testing::ElementsAre(1, 3, 4, 0, 2));
@@ -232,7 +232,7 @@ TEST(Sample, LogprobsAreOfTheRawLogits) {
   EXPECT_EQ(s.top_logprobs[4], -kInf);
 }
 
-// What is drawn is drawn with these probabilities: of what the filters keep, with biases and temperature.
+// Tokens are drawn with these probabilities, over the candidates that the filters keep, with biases and temperature.
 TEST(Sample, ProcessedLogprobsAreThoseOfTheDraw) {
   Row row{{1, 3, -kInf, 3, 2}, {5, 0, 0, -kInf, 0}, {0x17}, {}};  // candidates: 6, 3, -inf, not allowed, 2
   row.params.processed = true;
@@ -254,7 +254,7 @@ TEST(Sample, ProcessedLogprobsAreThoseOfTheDraw) {
   ASSERT_EQ(greedy.top_count, 6);
   EXPECT_NEAR(greedy.logprob, -all, 1e-6);
   EXPECT_NEAR(greedy.top_logprobs[2], -4 - all, 1e-6);
-  EXPECT_EQ(greedy.top_logprobs[3], greedy.top_logprobs[2]);  // id 4, asked for
+  EXPECT_EQ(greedy.top_logprobs[3], greedy.top_logprobs[2]);  // id 4, which was asked for
   EXPECT_EQ(greedy.top_logprobs[4], -kInf);
 }
 

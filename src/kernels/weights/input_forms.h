@@ -1,5 +1,6 @@
 // InputForms: the forms in which a set of weights multiplies its inputs, so that the op that writes these inputs makes
 // them (Rows of kernels/ops/rows.h). Plain values.
+// Used by kernels and model.
 #pragma once
 
 #include <array>
@@ -17,9 +18,9 @@ class InputForms {
   InputForms(std::initializer_list<InputForm> forms) {
     for (const InputForm form : forms) add(form);
   }
-  // Those that weights may multiply in a profile that wants `inputs` (input_form() of kernels/ops/linear.h).
+  // The forms that weights may multiply in a profile that wants `inputs` (input_form() of kernels/ops/linear.h).
   static InputForms of_profile(InputForm inputs) {
-    if (inputs == InputForm::kFp8Blocks) return {InputForm::kFp8, InputForm::kBf16};  // and floats
+    if (inputs == InputForm::kFp8Blocks) return {InputForm::kFp8, InputForm::kBf16};  // and kF32, which all rows have
     const bool some_take_others = inputs == InputForm::kInt8 || inputs == InputForm::kTiles;
     return some_take_others ? InputForms{inputs, InputForm::kBf16} : InputForms{inputs};
   }
@@ -28,7 +29,7 @@ class InputForms {
     has_[static_cast<std::size_t>(form)] = true;
     return *this;
   }
-  // Of a weight; one that does not exist multiplies nothing.
+  // Adds the form of a weight; a weight that does not exist multiplies nothing.
   InputForms& add(const LinearWeight& weight) { return weight.out() > 0 ? add(weight.input_form()) : *this; }
   bool has(InputForm form) const { return has_[static_cast<std::size_t>(form)]; }
 
@@ -38,7 +39,7 @@ class InputForms {
 
 inline constexpr std::array kPreparedForms = {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8, InputForm::kTiles};
 
-// Rows without the first `first`.
+// The rows without the first `first`.
 inline Rows rows_from(Rows rows, int first) {
   rows.values += first * rows.ld;
   for (const InputForm form : kPreparedForms) {

@@ -35,8 +35,8 @@ void prepare_bf16_inputs(int count, const float* x, std::uint16_t* to) {
 
 namespace {
 
-// What the official inference makes of activations (docs/models/deepseek_v4.md §11.2): e4m3 under one power of two for
-// 128 inputs, kMlaFp8's rule. All of it is exact in bf16.
+// Rounds activations as the official inference does (docs/models/deepseek_v4.md §11.2): e4m3 under one power of two for
+// 128 inputs, kMlaFp8's rule. All of the result is exact in bf16.
 void prepare_fp8_inputs(int count, const float* x, std::uint16_t* to) {
   thread_local std::vector<float> rounded;
   rounded.assign(x, x + count);

@@ -1,9 +1,11 @@
-// What linear() and experts() share: the rows of a job, and inputs in the form that a weight multiplies.
+// Inputs of products: the rows of a job, and inputs in the form that a weight multiplies. linear() and experts() share
+// them.
 //
 //   kF32          as they are
 //   kBf16, kFp8, kTiles
-//                 bf16 values side by side, an even number: -0 after the last of an odd count
-//   kInt8         QuantizedBlocks, one for 32 inputs of a row, side by side; the last may be part empty
+//                 contiguous bf16 values, an even number: -0 after the last of an odd count
+//   kInt8         contiguous QuantizedBlocks, one for 32 inputs of a row; the last may be part empty
+// Used by kernels and model.
 #pragma once
 
 #include <algorithm>
@@ -25,22 +27,22 @@ inline constexpr int kQuantizedInputs = 32;
 // nearest, ties to even. An input that is not finite makes the scale NaN, and so everything computed from it.
 struct QuantizedBlock {
   float scale;
-  std::int32_t start;      // kQuantizedMagic's bits less 12 sum: where a sum of products with MXFP4 begins
-  std::int32_t sum;        // of the codes
-  std::int32_t upper_sum;  // of those of inputs 16 to 31
-  // Eight inputs after the other, each as 0 4 1 5 2 6 3 7: as the nibbles lie in a packed MXFP4 line.
+  std::int32_t start;      // kQuantizedMagic's bits less 12 sum: the start of a sum of products with MXFP4
+  std::int32_t sum;        // the sum of the codes
+  std::int32_t upper_sum;  // the sum of the codes of inputs 16 to 31
+  // Eight inputs after the other, each eight as 0 4 1 5 2 6 3 7: the order of the nibbles in a packed MXFP4 line.
   std::int8_t codes[kQuantizedInputs];
 };
 static_assert(sizeof(QuantizedBlock) == 48);
 
 inline constexpr std::array<int, 8> kQuantizedOrder = {0, 4, 1, 5, 2, 6, 3, 7};
 
-inline constexpr float kQuantizedMagic = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to an integer
+inline constexpr float kQuantizedMagic = 12582912.0F;  // 1.5 * 2^23: a float added to it is rounded to an integer
 
 struct QuantizedScale {
   float scale, inverse;  // inverse 0: the codes are 0
 };
-// For the bits of the largest magnitude of a block.
+// Returns the scale for the bits of the largest magnitude of a block.
 SLUICE_HD inline QuantizedScale quantized_scale(std::int32_t largest) {
   // Below it 127 / a would not be finite. The block counts as zero, as a denormal does.
   constexpr float kSmallest = 0x1p-120F;
@@ -60,39 +62,39 @@ inline void clear_codes(QuantizedBlock& block) {
   std::fill_n(block.codes, kQuantizedInputs, std::int8_t{0});
 }
 
-// Inputs [0, count) of a block; those past them are 0.
+// Quantises inputs [0, count) of a block; the inputs past them are 0.
 void quantize_block(int count, const float* x, QuantizedBlock& block);
 
 void prepare_bf16_inputs(int count, const float* x, std::uint16_t* to);
 
-// The form whose values it has: kernels that have no order of its own multiply these.
+// The form that has the same values: kernels that have no order of their own for `form` multiply these.
 inline InputForm values_form(InputForm form) {
   return form == InputForm::kFp8Blocks ? InputForm::kFp8 : form;
 }
 
-// Floats that `in` inputs of a row take.
+// The number of floats that `in` inputs of a row occupy.
 inline int input_floats(InputForm form, int in) {
   constexpr int kBlockFloats = sizeof(QuantizedBlock) / sizeof(float);
   if (form == InputForm::kF32) return in;
   return form == InputForm::kInt8 ? (in + kQuantizedInputs - 1) / kQuantizedInputs * kBlockFloats : (in + 1) / 2;
 }
 
-// A row may be prepared in pieces that begin at multiples of so many inputs.
+// A row may be prepared in pieces that begin at multiples of this many inputs.
 inline int input_block(InputForm form) {
   return form == InputForm::kFp8 ? 128 : form == InputForm::kInt8 ? kQuantizedInputs : 2;
 }
 
-// Inputs [0, count) of a row in a form that is not kF32; `to` is where their form begins. The definition;
-// LinearKernels::prepare gives the same.
+// Writes inputs [0, count) of a row in a form that is not kF32; `to` is where their form begins. This is the
+// definition; LinearKernels::prepare gives the same.
 void prepare_inputs(InputForm form, int count, const float* x, float* to);
 
-// x, of `in` inputs in a form of bf16 values, as floats.
+// Writes x, `in` inputs in a form of bf16 values, as floats.
 inline void widen_inputs(int in, const float* x, float* to) {
   const auto* from = reinterpret_cast<const std::uint16_t*>(x);
   for (int i = 0; i < in; ++i) to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
 }
 
-// `job` without its first `first` rows.
+// Returns `job` without its first `first` rows.
 [[gnu::always_inline]] inline LinearJob rows_from(const LinearJob& job, int first) {
   LinearJob rest = job;
   if (job.x_tiles != nullptr) {  // whole blocks of rows

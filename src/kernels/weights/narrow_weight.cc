@@ -28,7 +28,7 @@ std::size_t narrow_scales(const WeightView& narrow) {
 
 namespace {
 
-// visit(row, first input, values, index of their scale), by one thread for all of a scale.
+// Calls visit(row, first input, values, index of their scale), from one thread for all values of a scale.
 template <class Visit>
 void each_narrow_row(ThreadPool* pool, const WeightView& view, const Visit& visit) {
   pool->run((view.out + kNarrowBlock - 1) / kNarrowBlock, [&](int block, int) {

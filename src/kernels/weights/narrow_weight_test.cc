@@ -13,7 +13,7 @@
 namespace sluice::narrow_weight_test {
 namespace {
 
-// Floats as FP8: within half of what e4m3 resolves, under a scale that takes the largest of the block.
+// Floats as FP8 are within half of what e4m3 resolves, under a scale that fits the largest value of the block.
 TEST(NarrowWeight, ItsValuesAreTheNearest) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
@@ -24,7 +24,8 @@ TEST(NarrowWeight, ItsValuesAreTheNearest) {
   std::normal_distribution<float> normal;
   std::vector<float> values(std::size_t{kOut} * kIn);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(normal(random), static_cast<int>(i % 7) - 9);
-  // Blocks [row][column]: what is not finite, nothing, what is no normal float, and what takes the whole of its scale.
+  // Blocks [row][column]: one with values that are not finite, one of zeros, one with values that are no normal floats,
+  // and one with a value at the end of its scale's range.
   const auto at = [&](int row, int column) -> float& {
     return values[static_cast<std::size_t>(row * kNarrowBlock * kIn + column * kNarrowBlock)];
   };
@@ -65,7 +66,7 @@ TEST(NarrowWeight, ItsValuesAreTheNearest) {
   EXPECT_EQ(narrow.element(kNarrowBlock, 0), -448.0F);
 }
 
-// A largest value that is one of e4m3's is its largest code; NaN, subnormals and nothing but zeros.
+// A largest value that is one of e4m3's becomes its largest code. Other blocks have NaN, subnormals, or only zeros.
 TEST(NarrowWeight, ExtremesOfABlock) {
   ThreadPool pool(1);
   constexpr int kIn = 4 * kNarrowBlock;

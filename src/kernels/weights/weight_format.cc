@@ -49,7 +49,7 @@ void mxfp4_values(const WeightView& view, int row, int first, int count, float* 
     *out++ = kValues[std::to_integer<unsigned>(from[i / 2]) >> (i % 2 * 4) & 15U];
 }
 
-// Values [first, first + count) of the row that is stored at `from`.
+// Reads values [first, first + count) of the row that is stored at `from`.
 void values_of_codes(DType codes, const std::byte* from, int first, int count, float* out) {
   const BlockCodes form = block_codes(codes);
   CodedPart part;

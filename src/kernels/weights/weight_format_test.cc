@@ -1,4 +1,5 @@
-// Walks the table of weight formats: what follows from each line, and that every table of kernels has what it asks for.
+// Walks the table of weight formats: checks what follows from each line, and that every table of kernels has the
+// kernels that it asks for.
 #include "kernels/weights/weight_format.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +30,7 @@ TEST(WeightFormats, EveryLineIsWhole) {
     for (const DType type : info.stored) {
       EXPECT_TRUE(types.insert(type).second) << dtype_name(type);
       EXPECT_EQ(stored_format(type), &info);
-      const DTypeBlock element = dtype_block(type);  // of so many values, if it is not a byte of them
+      const DTypeBlock element = dtype_block(type);  // this many values in this many bytes
       const int values = info.values / element.elements;
       EXPECT_EQ(view.row_bytes(), static_cast<std::size_t>(512 / element.elements / values * element.bytes));
     }
@@ -42,7 +43,7 @@ TEST(WeightFormats, EveryLineIsWhole) {
   EXPECT_EQ(stored_format(DType::kF64), nullptr);
 }
 
-// What the tests above walk they cannot miss: the published checkpoints' formats (docs/models/deepseek_v4.md).
+// The tests above cannot miss these: the formats of published checkpoints (docs/models/deepseek_v4.md).
 TEST(WeightFormats, LinesSayWhatCheckpointsHold) {
   const WeightFormatInfo &fp8 = weight_format(WeightFormat::kFp8), &mxfp4 = weight_format(WeightFormat::kMxfp4);
   EXPECT_TRUE(fp8.scaled && fp8.f32_scales) << "V3 has f32 scales, V4 e8m0";
@@ -53,7 +54,7 @@ TEST(WeightFormats, LinesSayWhatCheckpointsHold) {
 }
 
 TEST(WeightFormats, FormsOfEveryFormatAreTested) {
-  std::set<WeightFormat> formats{WeightFormat::kTransposedCodes};  // which are made of codes
+  std::set<WeightFormat> formats{WeightFormat::kTransposedCodes};  // it is made of codes
   for (const WeightForm& form : weight_forms()) formats.insert(form.format);
   EXPECT_EQ(formats.size(), weight_formats().size());
 }
@@ -105,7 +106,8 @@ TEST(WeightFormats, PartsAreThoseOfTheRow) {
   }
 }
 
-// A kernel for each form of inputs that a format multiplies, for any number of rows; and CUDA's packed form.
+// There is a kernel for each form of inputs that a format multiplies, for any number of rows; and CUDA has a packed
+// form.
 TEST(WeightFormats, EveryTableHasKernelsForEveryFormat) {
   std::mt19937 generator = fresh_generator(122);
   for (const WeightForm& form : weight_forms()) {

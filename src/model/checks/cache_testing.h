@@ -33,12 +33,12 @@ class TestPages {
   std::vector<WindowPage> free_windows_;
 };
 
-// Of the CPU, for steps of so many rows.
+// Prepares the model on the CPU for steps of `rows` rows.
 void prepare_for(Model& model, int rows);
 
 class TestSequence {
  public:
-  // Empty, with pages of its own; or with pages of `pages`, which must outlive it.
+  // Makes an empty sequence, with pages of its own or with pages of `pages`, which must outlive it.
   TestSequence(const CacheLayout& layout, int max_tokens, unsigned seed = 1);
   TestSequence(TestPages* pages, int max_tokens);
 
@@ -49,8 +49,8 @@ class TestSequence {
   // Runs the next rows through the model; returns logits [wanted rows, vocab] of the given row offsets in `ids`.
   std::vector<float> run(Model& model, const Exec& exec, std::span<const TokenId> ids, std::span<const int> wanted,
                          const Observer* observer = nullptr);
-  // Drafts behind the newest token ids[0], in slots that later rows use again: row d of the logits [ids, vocab] is the
-  // guess at the token behind ids[d], the last of them the only one that is not given.
+  // Drafts after the newest token ids[0], in slots that later rows use again. Row d of the logits [ids, vocab] is the
+  // guess at the token after ids[d]; only the last guess has no given token.
   std::vector<float> draft(Model& model, const Exec& exec, std::span<const TokenId> ids,
                            const Observer* observer = nullptr);
   BatchSpan next_rows(int rows) const;

@@ -14,7 +14,7 @@ using ConfigEdit = std::function<void(boost::json::object& config)>;
 
 class ChangedCheckpoint {
  public:
-  // Of the checkpoint in `folder`.
+  // Copies the checkpoint in `folder` and edits its config.
   ChangedCheckpoint(const std::string& folder, const ConfigEdit& edit);
   const std::string& path() const { return folder_.path(); }
 
@@ -22,7 +22,7 @@ class ChangedCheckpoint {
   TempFolder folder_;
 };
 
-// The plain logits of some positions of a prompt of 150 tokens; empty, and a failure of the test, if it does not load.
+// The plain logits of some positions of a prompt of 150 tokens. If it does not load, they are empty and the test fails.
 std::vector<float> plain_logits(const std::string& folder);
 
 }  // namespace sluice

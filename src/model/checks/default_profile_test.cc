@@ -15,10 +15,10 @@
 namespace sluice::default_profile_test {
 namespace {
 
-// Of the rows of a stage: the distance of half of them and of 95 %, and the largest. At most three times what was
-// measured for the family that is farthest, which every instruction set repeats to the bit. A rounding that is left
-// out, or that is one too many, moves half of the rows by 1e-4 and more; the worst are rows of which one value was
-// rounded to the other side.
+// Bounds on the distances of a stage's rows: of half of them, of 95 %, and the largest. They are at most three times
+// the distances measured for the farthest family, which every instruction set repeats to the bit. A rounding that is
+// left out, or that is one too many, moves half of the rows by 1e-4 and more. The worst rows are those in which one
+// value was rounded to the other side.
 struct Bound {
   double median, p95, worst;
 };

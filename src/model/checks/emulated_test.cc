@@ -114,7 +114,7 @@ TEST_P(EmulatedTest, ARecordedStepIsReplayedWithNewTables) {
                     .ok());
     Decoding decoding(*model, exec, seed);
     decoding.forward(tables.upload(decoding.next(first_rows)), found[0].data());
-    // Where the logits go is fixed too, so they are taken from there after each step.
+    // The place of the logits is fixed too, so they are copied from there after each step.
     std::vector<float> logits(kSequences * vocab);
     EmulatedDevice::Recording recording;
     for (std::size_t step = 1; step <= kSteps; ++step) {
@@ -133,7 +133,7 @@ TEST_P(EmulatedTest, ARecordedStepIsReplayedWithNewTables) {
   prepare_for(*model, 256);  // its memory leaves the device
 }
 
-// What an observer is shown of the indexer was written by the device.
+// The index scores that an observer sees were written by the device.
 TEST(EmulatedTaps, IndexScoresAreInDeviceMemory) {
   ThreadPool pool(2);
   EngineSetup options;

@@ -98,8 +98,9 @@ const Comparison& default_next_to_ref() {
   return comparison;
 }
 
-// What the types on offer cost, next to `ref`. The default ones are held stage by stage in default_profile_test.cc;
-// here a broken type shows in the median, in the rows that it hits hard, or in the best tokens.
+// The errors of the other cache and compute types, next to `ref`. The default ones are checked stage by stage in
+// default_profile_test.cc. Here a broken type shows in the median, in the rows that it hits hard, or in the best
+// tokens.
 struct Offer {
   EngineSetup options;
   double median, p99, agreement;  // a third more than measured, or twice as many other tokens
@@ -123,8 +124,8 @@ TEST(Golden, EveryOtherTypeStaysNearRef) {
   for (const Offer& offer : offers) expect(compare(offer.options, "ref"), offer);
 }
 
-// What the default profile may cost (docs/dev/numerics.md): no more than the rounding of activations that official
-// inference does.
+// The error that the default profile may have (docs/dev/numerics.md): no more than official inference has by rounding
+// its activations.
 TEST(Golden, DefaultIsNoFartherFromRefThanOfficialActivations) {
   Comparison official = compare(options_of("ref", "fp8"), "ref");
   Comparison ours = default_next_to_ref();

@@ -1,5 +1,5 @@
 // The layer for multi-token prediction of the embedded model against reference numerics (tests/goldens): the logits of
-// drafts and everything between, from teacher-forced drafts behind each position.
+// drafts and everything between, from teacher-forced drafts after each position.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -16,7 +16,7 @@ EngineSetup with_mtp(const std::string& profile, const std::string& compute = "a
   return options;
 }
 
-// The prompt, and behind it what the model answers first.
+// The prompt, then the first token of the model's answer.
 std::vector<TokenId> tokens_of(const Golden& golden, const std::string& prompt, const std::string& mode) {
   auto ids = golden.read<std::int32_t>(prompt + ".prompt_ids");
   ids.push_back(golden.read<std::int32_t>(prompt + ".greedy_ids_" + mode).front());
@@ -81,14 +81,14 @@ TEST(MtpGolden, RefLogits) {
   EXPECT_EQ(c.same_argmax, static_cast<int>(c.differences.size()));
 }
 
-// As far as the rounding of activations in official inference at most (golden_test.cc).
+// The default is at most as far away as the rounding of activations in official inference (golden_test.cc).
 TEST(MtpGolden, DefaultIsNoFartherFromRefThanOfficialActivations) {
   const Comparison official = compare(with_mtp("ref", "fp8"), "ref"), ours = compare(with_mtp("default"), "ref");
   EXPECT_LE(ours.quantile(0.5), official.quantile(0.5));
   EXPECT_LE(ours.quantile(1.0), official.quantile(1.0));
 }
 
-// What the layer makes of one position: the relative L2 difference of each intermediate.
+// Compares the layer's intermediates at one position, by their relative L2 differences.
 void expect_intermediates(const std::string& prefix, const std::string& prompt, const std::string& profile,
                           double bound) {
   Loaded loaded(with_mtp(profile));

@@ -1,6 +1,6 @@
-// The layer for multi-token prediction and the state law (docs/models/deepseek_v4.md §10;
-// docs/models/deepseek_v3.md §4): its keys and its residual are functions of the tokens before them, however these were
-// cut into passes, found in a cache, copied or drafted on; and drafts are functions of the sequence's tokens.
+// The layer for multi-token prediction and the state law (docs/models/deepseek_v4.md §10, docs/models/deepseek_v3.md
+// §4). Its keys and its residual are functions of the tokens before them, however these were cut into passes, found in
+// a cache, copied or drafted on. Drafts are functions of the sequence's tokens.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,7 +109,7 @@ class MtpTest : public ::testing::TestWithParam<Case> {
   std::vector<TokenId> ids_;
 };
 
-// Also with drafts in between, of tokens that do not stay.
+// This holds also with drafts in between, on tokens that do not stay.
 TEST_P(MtpTest, KeysAndResidualDoNotDependOnHowThePromptWasCut) {
   const auto expected = state_of(computed(kTokens, kTokens));
   EXPECT_GT(expected.size(), std::size_t{kTokens} * 128);
@@ -333,7 +333,8 @@ TEST_F(MtpRefused, WhatCannotDraftIsNamed) {
   EXPECT_THAT(error_of(oracles + "llama-like"), HasSubstr("no layer for multi-token prediction"));
 }
 
-// Without it nothing of it is loaded or cached, and nobody misses it; with it the cache has two streams more.
+// Without EngineSetup::mtp nothing of the layer is loaded or cached, or reported missing; with it the cache has two
+// streams more.
 TEST(Mtp, IsNotThereUnlessItIsWanted) {
   ThreadPool pool(1);
   for (const bool mtp : {false, true}) {

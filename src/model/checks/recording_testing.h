@@ -1,7 +1,7 @@
-// What a model showed while it computed a prompt, so that a second computation can begin at any stage of it; and how
-// far apart the two are, by stage. Where every stage begins at what the model showed before it, a value that the two
-// round to different sides stays a difference of one code: carried on, a random model amplifies it until nothing can be
-// told from it.
+// A recording of the values that a model shows while it computes a prompt, so that a second computation can begin at
+// any stage of it; and the distances of the two, by stage. If every stage begins at the values that the model showed
+// before it, a value that the two round to different sides stays a difference of one code. If it was carried on, a
+// random model would amplify it until it hides everything else.
 #pragma once
 
 #include <map>
@@ -22,9 +22,10 @@ class Recording {
 
   const std::vector<TokenId>& ids() const { return ids_; }
   int tokens() const { return static_cast<int>(ids_.size()); }
-  // Everything shown as "layers.LAYER.NAME", in its order: a row for each token, for the last ones, or for each entry.
+  // All values shown as "layers.LAYER.NAME", in their order: a row for each token, for the last ones, or for each
+  // entry.
   const Rows& rows(int layer, const std::string& name) const;
-  // Of rows of all or the last tokens, that at a position; null where none was shown.
+  // The row at a position, of rows for all or the last tokens; null if none was shown.
   const Row* at(int layer, const std::string& name, int position) const;
   const Rows& logits() const { return logits_; }
 

@@ -167,7 +167,7 @@ ReferenceModel::Rotation ReferenceModel::make_rotation(const boost::json::object
   };
   for (int i = 0; i < dims / 2; ++i) {
     const double f = std::pow(theta, -2.0 * i / dims);
-    double slow = 0;  // how much of the frequency is divided by the factor
+    double slow = 0;  // the part of the frequency that is divided by the factor
     if (type == "yarn") {
       const double low = std::max(0.0, std::floor(turns_at("beta_fast", 32)));
       double high = std::min<double>(dims - 1, std::ceil(turns_at("beta_slow", 1)));

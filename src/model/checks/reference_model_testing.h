@@ -1,8 +1,8 @@
-// What the second forwards of the tests share (reference_testing.h of each family): f64 values, the tensors of a
+// The common base of the tests' second forwards (reference_testing.h of each family): f64 values, the tensors of a
 // checkpoint by their names, and the parts that every family has. Written from docs/models and docs/dev/numerics.md,
 // independently of the model's own code and config reader: config.json has to be in the newer form.
 //
-// What is called default_* rounds as the default profile does; the rest rounds nothing.
+// Functions named default_* round as the default profile does; the others round nothing.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -68,9 +68,9 @@ class ReferenceModel {
   Row default_swiglu(const Row& x, const std::string& name, double weight = 1) const {
     return default_swiglu(x, name + "gate_proj.weight", name + "up_proj.weight", name + "down_proj.weight", weight);
   }
-  // Keys that a query meets at once, which its largest score is taken of: cached rows, as they come out of their codec.
+  // Keys that a query meets at once, with one largest score for all: cached rows, as decoded by their codec.
   using Split = std::vector<const Row*>;
-  static std::vector<Split> splits_of(const Split& keys);  // of 256
+  static std::vector<Split> splits_of(const Split& keys);  // splits of 256 keys
   // The query and the softmax weights of each split in bf16; a key is the first dims of a row, a value lies at
   // `offset`.
   static Row default_attend(Row query, const std::vector<Split>& splits, int offset, int value_dims, double scale,
@@ -84,8 +84,8 @@ class ReferenceModel {
   Row check_experts(const Recording& run, int layer, int position, const Row& x, const Routes& expected,
                     const std::string& name, StageErrors& errors) const;
 
-  // What stands around the sub-layers of most families, from what `run` shows; each of them is called with its number
-  // and its normed inputs.
+  // Checks the residual stream around the sub-layers of most families, with the values that `run` shows. Each sub-layer
+  // is called with its layer's number and its normed inputs.
   using SubLayer = std::function<void(int layer, const Rows& x)>;
   void check_residual_stream(const Recording& run, StageErrors& errors, const SubLayer& attention,
                              const SubLayer& feed_forward) const;

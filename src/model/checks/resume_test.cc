@@ -1,5 +1,6 @@
-// What a prefix cache rests on: a sequence continues at any block boundary from cached pages alone, bit by bit, however
-// the rest is cut; and rows computed again only for their window leave inserted latents alone.
+// Tests of the laws that a prefix cache rests on. A sequence continues at any block boundary from cached pages alone,
+// bit by bit, however the rest is cut. Rows that are computed again only for their window do not change inserted
+// latents.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -137,7 +138,7 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
     }
   }
 
-  // Of tokens that do not stay, in slots that the next rows write.
+  // Drafts on tokens that do not stay, in slots that the next rows write.
   void draft(TestSequence& sequence, int tokens) {
     std::vector<TokenId> given(static_cast<std::size_t>(tokens));
     for (TokenId& id : given) id = static_cast<TokenId>(random_() % vocab_);
@@ -153,7 +154,7 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
     }
   }
 
-  // Nobody writes behind the rows of a page.
+  // Checks that nothing is written after the rows of a page.
   void expect_padding_untouched() const {
     for (int i = 0; i < static_cast<int>(layout().planes.size()); ++i) {
       const PlaneSpec& plane = layout()[PlaneId(i)];
@@ -204,7 +205,7 @@ class ResumeTest : public ::testing::TestWithParam<Case> {
   std::vector<TokenId> ids_;
   std::unique_ptr<TestPages> pages_;
   std::unique_ptr<TestSequence> first_;  // all of ids_ in one piece
-  std::vector<float> logits_;            // of every position
+  std::vector<float> logits_;            // every position's
 };
 
 // At every boundary: logits of all that follows, the state itself, and every byte of every page written.

@@ -1,4 +1,5 @@
-// What a plain multi-head model caches: by layer and key-value head a row a token, its key and then its value.
+// The cache layout of a plain multi-head model: for each layer and key-value head a row a token, its key and then its
+// value.
 #include <fmt/format.h>
 
 #include "model/decoder/model.h"

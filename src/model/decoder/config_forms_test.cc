@@ -64,7 +64,7 @@ TEST_P(DecoderConfigFormsTest, GiveTheSameLogits) {
   for (const ConfigEdit edit : {make_official, make_official_with_rope_type, make_newest}) {
     EXPECT_EQ(plain_logits(ChangedCheckpoint(oracle(GetParam()), edit).path()), as_stored);
   }
-  // What the test compares depends on what it rewrites.
+  // The compared logits do depend on the keys that the test rewrites.
   const ChangedCheckpoint other(oracle(GetParam()), [](json::object& config) {
     make_official(config);
     config["rope_theta"] = 20'000;

@@ -1,10 +1,11 @@
 // Llama, Mistral, Qwen2, Qwen3 and Qwen3-MoE: grouped-query attention and a SwiGLU or a mixture of experts between RMS
 // norms.
 //
-// The families differ in what their configs switch on: biases, norms of queries and keys, a sliding window on some
-// layers, scaled rotary frequencies, experts, a head that is the embedding. A cached row is one head's key, then its
-// value; layers with a window keep theirs in Window planes, which do not grow with the context. forward() reads top to
-// bottom; attention.cc is the other half.
+// The families differ in the options that their configs switch on: biases, norms of queries and keys, a sliding window
+// on some layers, scaled rotary frequencies, experts, a head that is the embedding. A cached row is one head's key,
+// then its value; layers with a window keep theirs in Window planes, which do not grow with the context. forward()
+// reads top to bottom; attention.cc is the other half.
+// Used by model and model/decoder.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ using LayerPlanes = std::vector<PlaneId>;
 CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile, const RankGroup& group,
                               std::vector<LayerPlanes>& planes);
 
-// Whether attention is shared by heads: with their key heads, or copies of one where there are fewer than ranks.
+// Returns whether ranks share attention by heads: with their key heads, or copies of one if there are fewer than ranks.
 inline bool shares_heads(const ModelConfig& config, const RankGroup& group) {
   const int key_heads = config.num_key_value_heads;
   return deals(group, config.num_attention_heads) && (key_heads % group.ranks == 0 || group.ranks % key_heads == 0);
@@ -65,7 +66,7 @@ class Decoder final : public FamilyModel {
   std::unique_ptr<Workspace> workspace_;
 };
 
-// Where a cached row's value begins: its key fills whole vectors.
+// The offset of the value in a cached row: its key fills whole vectors.
 inline int value_offset(int head_dim) {
   return (head_dim + 15) / 16 * 16;
 }

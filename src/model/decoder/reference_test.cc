@@ -1,5 +1,5 @@
-// What no stored logits show, against a second forward (reference_testing.h): random weights for configs that switch
-// other things on than the oracles' do.
+// Tests of parts that no stored logits cover, against a second forward (reference_testing.h): random weights for
+// configs that switch on other options than the oracles' configs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

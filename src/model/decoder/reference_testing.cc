@@ -113,7 +113,7 @@ class Reference : ReferenceModel {
     const Rows v = from_x("v_proj");
     prepare(q, name + "q_norm.weight");
     prepare(k, name + "k_norm.weight");
-    const int value_offset = (width_ + 15) / 16 * 16, row = value_offset + width_;  // of a head's cached row
+    const int value_offset = (width_ + 15) / 16 * 16, row = value_offset + width_;  // size of a head's cached row
     for (std::size_t t = 0; t < x.size(); ++t) {
       for (int at = 0; at < static_cast<int>(k[t].size()); at += width_) {
         Row head = part(k[t], at, width_);
@@ -171,7 +171,7 @@ class Reference : ReferenceModel {
     return sum;
   }
 
-  // Softmax over all, the best, divided by their sum if the config says so.
+  // The best experts by a softmax over all, divided by their sum if the config asks for it.
   Routes route(const std::string& name, const Row& x) const {
     const Row score = project({x}, name + "gate.weight")[0];
     double z = 0, sum = 0;

@@ -1,4 +1,5 @@
 // The weights of a plain multi-head checkpoint (Llama, Qwen2, Qwen3, Qwen3-MoE) and the table that binds them.
+// Used by model.h.
 #pragma once
 
 #include <vector>
@@ -11,7 +12,7 @@
 
 namespace sluice::decoder {
 
-// A linear with its bias; the bias is empty where there is none.
+// A linear with its bias; an empty bias means none.
 struct BiasedLinear {
   LinearWeight weight;
   Param<float> bias;
@@ -42,7 +43,7 @@ struct Weights {
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
 WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights);
 
-// Those whose outputs ranks share.
+// The weights whose outputs ranks share.
 std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group);
 
 }  // namespace sluice::decoder

@@ -7,7 +7,7 @@
 namespace sluice::mla {
 namespace {
 
-constexpr float kLatentNormEps = 1e-6F;  // of the norms of q_a and kv_a, whatever rms_norm_eps says
+constexpr float kLatentNormEps = 1e-6F;  // for the norms of q_a and kv_a, whatever rms_norm_eps is
 constexpr float kIndexNormEps = 1e-6F;
 
 Product biased(const LinearWeight& weight, const Param<float>& bias, const Rows& y) {

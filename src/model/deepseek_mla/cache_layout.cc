@@ -1,4 +1,4 @@
-// What a model with multi-head latent attention caches per layer, and in what types (docs/models/deepseek_v3.md §1,
+// The cache layout of a model with multi-head latent attention, with its types (docs/models/deepseek_v3.md §1,
 // docs/models/deepseek_v3.2.md §3).
 #include <fmt/format.h>
 
@@ -18,14 +18,15 @@ PlaneId add_rows(CacheLayout& layout, int index, std::string name, RowFormat for
   return layout.add(std::move(rows));
 }
 
-// What the layer for multi-token prediction needs of the row before the next one: its hidden state, bf16, as it is in
-// official inference, or what the profile has for exact rows. Pages keep it of the last row of each block.
+// Adds the hidden state of the row before the next one, which the layer for multi-token prediction needs. It is in
+// bf16, as in official inference, or in f32 if the profile's rows are exact. Pages keep it for the last row of each
+// block.
 PlaneId add_hidden(CacheLayout& layout, const ModelConfig& config, const NumericsProfile& profile) {
   const RowCodec codec = profile.kv == RowCodec::kF32 ? RowCodec::kF32 : RowCodec::kBf16;
   const RowFormat format = make_row_format(codec, config.hidden_size, 0);
   const PlaneId kept = add_rows(layout, config.num_hidden_layers, "mtp.0.boundary", format);
   layout[kept].tokens_per_row = kBlockTokens;
-  layout[kept].read_beyond = INT_MAX;  // by no row: only to go on behind it
+  layout[kept].read_beyond = INT_MAX;  // read by no row: only to go on after it
   PlaneSpec hidden;
   hidden.kind = PlaneKind::kOpen, hidden.name = "mtp.0.hidden";
   hidden.layer = config.num_hidden_layers;
@@ -55,8 +56,8 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
   return layout;
 }
 
-// As official inference caches: bf16 latents, but with an indexer (V3.2) FP8 latents and FP8 index keys, which the
-// model was trained with, whatever its weights are.
+// The types in which official inference caches: bf16 latents, but with an indexer (V3.2) FP8 latents and FP8 index
+// keys. The model was trained with these, whatever its weights are.
 CacheTypes cache_types(const ModelConfig& config) {
   CacheTypes types{.kv = RowCodec::kBf16};
   types.kv_codecs.push_back(RowCodec::kMlaFp8);

@@ -15,7 +15,7 @@ std::string oracle(const std::string& kind) {
   return test_data_dir() + "/oracles/" + kind;
 }
 
-// From the newer form, in which the oracles are.
+// Makes the official form from the newer one, which the oracles have.
 void make_official(json::object& config) {
   config["torch_dtype"] = config["dtype"];
   json::object scaling = config["rope_parameters"].as_object();
@@ -54,7 +54,7 @@ TEST_P(MlaConfigFormsTest, GiveTheSameLogits) {
   ASSERT_FALSE(as_stored.empty());
   EXPECT_EQ(plain_logits(ChangedCheckpoint(oracle(GetParam()), make_official).path()), as_stored);
   EXPECT_EQ(plain_logits(ChangedCheckpoint(oracle(GetParam()), make_newest).path()), as_stored);
-  // What the test compares depends on what it rewrites.
+  // The compared logits do depend on the keys that the test rewrites.
   const ChangedCheckpoint other(oracle(GetParam()), [](json::object& config) {
     make_official(config);
     config["rope_scaling"].as_object()["factor"] = 20;

@@ -1,5 +1,5 @@
 // --mla-prefill expanded: a profile of its own, close to the absorbed one, for the models that have latent attention.
-// How close it comes to other libraries is in oracle_test.cc, what its ops do in kernels/tests/attend_expanded_test.cc.
+// oracle_test.cc checks how close it comes to other libraries, and kernels/tests/attend_expanded_test.cc tests its ops.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ struct Loaded {
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
     model = std::move(loaded).value();
   }
-  // Of the last row, after spans that end at `ends`.
+  // The logits of the last row, after spans that end at `ends`.
   std::vector<float> last_logits(std::span<const TokenId> ids, std::vector<int> ends) {
     TestSequence sequence(model->cache_layout(), static_cast<int>(ids.size()));
     std::vector<float> logits;

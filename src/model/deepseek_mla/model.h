@@ -3,8 +3,9 @@
 // Every row attends in the absorbed form: a query is turned to the latent's side, and the cached row (normed latent |
 // rotated shared key) is key and value at once, whatever the length of the span. In a profile that asks for it
 // (NumericsProfile::expand_from), long spans attend to expanded keys and values instead. The three families differ only
-// in what their configs ask for. The files beside this one are the parts: weights, cache layout, attention. forward()
-// reads top to bottom. Formulas: docs/models/deepseek_v3.md, docs/models/deepseek_v2.md, docs/models/deepseek_v3.2.md.
+// by their configs. The other files of this folder are the parts: weights, cache layout, attention. forward() reads top
+// to bottom. Formulas: docs/models/deepseek_v3.md, docs/models/deepseek_v2.md, docs/models/deepseek_v3.2.md.
+// Used by cache_layout.cc, model/families.cc, plan.cc and step.h.
 #pragma once
 
 #include <memory>
@@ -16,8 +17,8 @@
 
 namespace sluice::mla {
 
-// The planes of one layer in the CacheLayout: a latent row per token and, with an indexer, an index key per token; of
-// the layer for multi-token prediction also the hidden state of the last row.
+// The planes of one layer in the CacheLayout: a latent row per token and, with an indexer, an index key per token. The
+// layer for multi-token prediction also has the hidden state of the last row.
 struct LayerPlanes {
   PlaneId latent, index, hidden;
 };
@@ -27,7 +28,7 @@ CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& 
 
 CacheTypes cache_types(const ModelConfig& config);
 
-// Whether the layer for multi-token prediction can draft, and how the names of its tensors begin.
+// check_mtp() checks that the layer for multi-token prediction can draft. mtp_prefix() begins the names of its tensors.
 Status check_mtp(const ModelConfig& config);
 std::string mtp_prefix(const ModelConfig& config);
 
@@ -70,7 +71,7 @@ class DeepSeekMla final : public FamilyModel {
   PreviousRowsArgs previous_hidden(Step& step) const;
   void enter_mtp(Step& step, float* hidden);
   void write_mtp_keys(Step& step);
-  // The layer for multi-token prediction comes behind the others.
+  // The layer for multi-token prediction comes after the others.
   int mtp_index() const { return config_.num_hidden_layers; }
   const LayerWeights& layer(int index) const;
   // Its rows belong to the position before their slot's, and slot 0 to none.

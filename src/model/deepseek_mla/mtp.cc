@@ -32,7 +32,7 @@ void DeepSeekMla::enter_mtp(Step& step, float* hidden) {
   project(step.exec, rows, both, mtp.eh_proj, residual_.begin(step));
 }
 
-// Of every row its latent and its index key, which need no attention.
+// Writes the latent and the index key of every row, which need no attention.
 void DeepSeekMla::write_mtp_keys(Step& step) {
   PreviousRowsArgs previous = previous_hidden(step);
   previous.x = residual_.normed(step, weights_.norm, {}).values;
@@ -59,7 +59,7 @@ void DeepSeekMla::draft(const Exec& exec, const StepTables& tables, const CacheV
     previous_rows(exec, committed);
     enter_mtp(step, committed.y);
   } else {
-    enter_mtp(step, residual_.last_normed(step.rows()));  // what the depth before left
+    enter_mtp(step, residual_.last_normed(step.rows()));  // the result of the previous depth
   }
   block(step, mtp_index());
   residual_.logits(step, weights_.mtp.front().norm, weights_.mtp.front().head, logits);

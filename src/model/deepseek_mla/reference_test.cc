@@ -1,4 +1,4 @@
-// What no stored logits show, against a second forward (reference_testing.h).
+// Tests of parts that no stored logits cover, against a second forward (reference_testing.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -102,8 +102,8 @@ TEST(MlaReference, LatentNormsKeepTheirEpsilon) {
   }
 }
 
-// The layer for multi-token prediction: four drafts, each behind the one before, the first behind prompts that are one
-// token long, that end and begin a block, and that have more keys than the indexer takes.
+// The layer for multi-token prediction makes four drafts, each after the one before. The prompts are one token long,
+// end and begin a block, and have more keys than the indexer selects.
 TEST(MlaReference, DraftsOfTheLayerForMultiTokenPrediction) {
   for (const char* kind : {"v3-like", "v32-like"}) {
     const MtpCheckpoint checkpoint(test_data_dir() + "/oracles/" + kind);

@@ -68,7 +68,7 @@ class Reference : ReferenceModel {
     return matrix("model.embed_tokens.weight")[static_cast<std::size_t>(id)];
   }
 
-  // What the head is given.
+  // The inputs of the head.
   Rows hidden(std::span<const TokenId> ids) const {
     Rows x;
     for (const TokenId id : ids) x.push_back(embedding_of(id));
@@ -330,7 +330,7 @@ class Reference : ReferenceModel {
     for (Row& key : k) round_e4m3(key, 0, dim);
     for (int t = 0; t < run.tokens(); ++t) {
       const Row* shown = run.at(layer, "index_q", t);
-      if (shown == nullptr) continue;  // of a step in which all keys are taken
+      if (shown == nullptr) continue;  // all keys are selected in its step
       const auto row = static_cast<std::size_t>(t);
       const Row q = default_project({q_a[row]}, name + "wq_b.weight")[0];
       const Row weights = default_project({x[row]}, name + "weights_proj.weight")[0];

@@ -1,6 +1,6 @@
-// A second forward of DeepSeek-V2, V3 and V3.2, for what no stored logits show: f64, one sequence at once, per-head
-// keys and values, written from docs/models, independently of the model's own code and config reader; and the stages
-// of the default profile.
+// A second forward of DeepSeek-V2, V3 and V3.2, for parts that no stored logits cover, and the stages of the default
+// profile. It computes in f64, one sequence at once, with per-head keys and values. It is written from docs/models,
+// independently of the model's own code and config reader.
 #pragma once
 
 #include <span>
@@ -21,8 +21,8 @@ struct ReferenceOptions {
 std::vector<double> mla_reference_logits(const std::string& folder, std::span<const TokenId> ids,
                                          const ReferenceOptions& options = {});
 
-// Logits [drafts, vocab] of the layer for multi-token prediction behind ids[0, known): guess d + 1 is that of the token
-// behind ids[known + d], made of the guess before it.
+// Logits [drafts, vocab] of the layer for multi-token prediction after ids[0, known): guess d + 1 is for the token
+// after ids[known + d], made from the guess before it.
 std::vector<double> mla_reference_drafts(const std::string& folder, std::span<const TokenId> ids, int known);
 
 // The stages of the default profile, from what a model of the same `folder` showed: latent attention in its absorbed

@@ -1,5 +1,6 @@
-// What one forward call works with: views of the batch and the cache, and the buffers that outlive the call. Internal
-// to this folder.
+// The data of one forward call: views of the batch and the cache, and the buffers that outlive the call. Internal to
+// this folder.
+// Used by attention.cc, model.cc and mtp.cc.
 #pragma once
 
 #include "base/aligned.h"
@@ -7,15 +8,15 @@
 
 namespace sluice::mla {
 
-// Where the tensors of a step lie. Names are those of docs/models/deepseek_v3.md; [rows, ...].
+// The tensors of a step, [rows, ...], with the names of docs/models/deepseek_v3.md.
 struct DeepSeekMla::Workspace {
   ScratchTensor q_a, q, latent;           // latent: (c | k_pe)
   ScratchTensor absorbed;                 // [rows, heads, kv_lora_rank + rope]
   ScratchTensor attended, values;         // [rows, heads, kv_lora_rank], [rows, heads, v_head_dim]
-  ScratchTensor piece_latents, expanded;  // of expand_and_attend()
+  ScratchTensor piece_latents, expanded;  // for expand_and_attend()
   ScratchTensor piece, piece_lse, lse;
   ScratchTensor index_k, index_q, index_weights, selected, selected_count;
-  ScratchTensor hidden, token, token_and_hidden;  // of the layer for multi-token prediction, which enters with the last
+  ScratchTensor hidden, token, token_and_hidden;  // for multi-token prediction, whose layer reads the last
   FeedForwardScratch feed_forward;
 };
 

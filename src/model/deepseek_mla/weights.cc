@@ -173,7 +173,7 @@ class TableBuilder {
     table_.back().for_drafts = true;
     layer(name + ".", true, into.block);
     group_.clear();
-    // Every row leaves its latent and its index key, whatever comes behind these is for drafted rows.
+    // Every row leaves its latent and its index key; everything after these is for drafted rows.
     const auto of_key = [&](const WeightSpec& spec) {
       const std::string& found = spec.names.front().name;
       const auto is = [&](const char* part) { return found.starts_with(name + part); };
@@ -186,7 +186,7 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DeepSeekMlaConfig& mla_;
-  OutputShare heads_;  // of attention
+  OutputShare heads_;  // attention heads of this rank
   InputForm inputs_;
   bool expands_;
   WeightFormat quantised_;

@@ -1,5 +1,6 @@
 // The weights of a checkpoint with multi-head latent attention (docs/models/deepseek_v3.md §3,
 // docs/models/deepseek_v3.2.md §1) and the table that binds them.
+// Used by model.h.
 #pragma once
 
 #include <vector>
@@ -19,7 +20,7 @@ struct IndexerWeights {
 struct AttentionWeights {
   LinearWeight q_a, q_b;           // without q_lora_rank q_b is q_proj, and q_a and q_norm are empty
   LinearWeight kv_a, o;            // kv_a: [kv_lora_rank + rope, hidden]
-  std::vector<LinearWeight> k_up;  // by head, W_UK transposed: [kv_lora_rank, nope]; turns a query to the latent's side
+  std::vector<LinearWeight> k_up;  // by head, W_UK transposed: [kv_lora_rank, nope]; maps a query to the latent's side
   std::vector<LinearWeight> v_up;  // by head, W_UV: [v_head_dim, kv_lora_rank]
   std::vector<LinearWeight> k_expand;  // by head, W_UK: [nope, kv_lora_rank]; empty if no span is expanded
   Param<float> q_norm, kv_norm;
@@ -56,10 +57,10 @@ struct Weights {
 };
 
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
-// Of attention it has the heads of a rank of `group`.
+// In attention it has only the heads of a rank of `group`.
 WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights,
                          const RankGroup& group = {});
-// Those whose outputs ranks share.
+// The weights whose outputs ranks share.
 std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group);
 
 }  // namespace sluice::mla

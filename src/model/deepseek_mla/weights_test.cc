@@ -1,4 +1,4 @@
-// What the weight table says of checkpoints that lack something.
+// Tests of the weight table's messages about checkpoints that lack something.
 #include "model/deepseek_mla/weights.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// What DeepSeek-V4 caches per layer (docs/models/deepseek_v4.md §4.3, §6.4, §12), and what of its config the code
-// supports.
+// The cache layout of DeepSeek-V4 (docs/models/deepseek_v4.md §4.3, §6.4, §12), and the check that the code supports a
+// config.
 #include <fmt/format.h>
 
 #include <cstring>

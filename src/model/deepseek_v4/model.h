@@ -1,8 +1,9 @@
 // DeepSeek-V4: hyper-connections around sliding-window attention with compressed entries (CSA, HCA) and a mixture of
 // experts.
 //
-// The files beside this one are the parts of the paper: weights, cache layout, attention, compressor and indexer,
+// The other files of this folder are the parts of the paper: weights, cache layout, attention, compressor and indexer,
 // feed-forward. forward() reads top to bottom. Formulas: docs/models/deepseek_v4.md §2-§9.
+// Used by cache_layout.cc, model/families.cc, plan.cc and step.h.
 #pragma once
 
 #include <memory>
@@ -23,14 +24,14 @@ struct LayerPlanes {
   PlaneId index_latent, index_open;  // CSA: the indexer's
 };
 
-// `planes`: by layer; with `mtp` one more, of the layer for multi-token prediction, whose open state is X of the last
-// row.
+// `planes` are set by layer; with `mtp` there is one more for the layer for multi-token prediction, whose open state is
+// X of the last row.
 CacheLayout make_cache_layout(const ModelConfig& config, const NumericsProfile& profile, bool mtp,
                               std::vector<LayerPlanes>& planes);
 
-// What this family's code supports beyond a valid config; an error names the key.
+// Checks that this family's code supports the valid config; an error names the key.
 Status check_supported(const ModelConfig& config, const NumericsProfile& profile);
-// The same of its layer for multi-token prediction.
+// Does the same for its layer for multi-token prediction.
 Status check_mtp(const ModelConfig& config);
 
 CacheTypes cache_types(const ModelConfig& config);
@@ -87,11 +88,11 @@ class DeepSeekV4 final : public FamilyModel {
   const RopeTable& window_rope() const { return ropes_[0]; }
   const RopeTable& compress_rope() const { return ropes_[1]; }
 
-  const bool mtp_;  // with the layer for multi-token prediction
+  const bool mtp_;  // true: with the layer for multi-token prediction
   Weights weights_;
   std::vector<LayerPlanes> planes_;
   std::unique_ptr<Workspace> workspace_;
-  AlignedBytes token_inputs_;  // of the layer for multi-token prediction, [vocab, hidden]; empty: not made
+  AlignedBytes token_inputs_;  // inputs of the multi-token prediction layer, [vocab, hidden]; empty: not made
 };
 
 }  // namespace sluice::v4

@@ -79,7 +79,7 @@ void DeepSeekV4::enter_mtp(Step& step, float* x) {
                                                                .shared = kHcStreams}));
 }
 
-// Of every row its key, which needs no attention. In the streams is X.
+// Writes the key of every row, which needs no attention. The streams hold X.
 void DeepSeekV4::write_mtp_keys(Step& step) {
   PreviousRowsArgs previous = previous_residuals(step);
   previous.x = step.w.streams.floats(step.rows());

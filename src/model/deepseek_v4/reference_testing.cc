@@ -132,21 +132,22 @@ class Reference : ReferenceModel {
                eps_)[0];
   }
 
-  // KV rows of checkpoints that were trained with them: FP8 in blocks of 64, rotary dims in bf16. Of others: bf16.
+  // Rounds a KV row as it is stored. In checkpoints that were trained so: FP8 in blocks of 64, rotary dims in bf16. In
+  // others: bf16.
   void store(Row& row) const {
     if (!trained_) return round_bf16(row);
     for (int i = 0; i < dim_ - rope_dims_; i += 64) round_e4m3(row, i, 64);
     round_bf16(row, dim_ - rope_dims_, rope_dims_);
   }
 
-  // The pooled entry `e` of a compressor, normed and turned (docs/models/deepseek_v4.md §6); index keys are rotated
-  // where they are FP4.
+  // The pooled entry `e` of a compressor, normed and turned (docs/models/deepseek_v4.md §6); index keys are rotated if
+  // they are FP4.
   Row entry(const Recording& run, int layer, const std::string& name, int e, int dim, bool of_index) const {
     const int tokens = ratio(layer);
     const bool overlap = tokens == 4;
     const auto width = static_cast<std::size_t>(dim);
     const Rows& ape = matrix(name + "ape");
-    Rows values, gates;  // of every token, the channels that this entry takes
+    Rows values, gates;  // for every token, the channels that this entry reads
     const auto take = [&](int first, std::size_t channel) {
       for (int t = first; t < first + tokens; ++t) {
         const Row x = normed(run, layer, "attn", t);
@@ -252,7 +253,7 @@ class Reference : ReferenceModel {
   void check_indexer(const Recording& run, int layer, int position, const Row& x, const Rows& keys,
                      StageErrors& errors) const {
     const Row* found = run.at(layer, "index_q", position);
-    if (found == nullptr) return;  // of a step in which all entries are taken
+    if (found == nullptr) return;  // all entries are selected in its step
     const std::string name = fmt::format("layers.{}.attn.indexer.", layer);
     const int heads = integer("index_n_heads"), dim = integer("index_head_dim");
     const Row q = default_project({shown(run, layer, "qr", position)}, name + "wq_b.weight")[0];

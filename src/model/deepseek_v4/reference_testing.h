@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// `folder`: weights under the official names, of the model that was recorded. `positions` ascend. Of the compressed
-// entries those are computed that close at one of them, and all of blocks of 128.
+// `folder` has the weights of the recorded model under the official names. `positions` ascend. Compressed entries are
+// computed if they close at one of the positions, or if they are of blocks of 128.
 StageErrors v4_default_stages(const std::string& folder, const Recording& run, const std::vector<int>& positions);
 
 }  // namespace sluice

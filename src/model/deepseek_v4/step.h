@@ -1,5 +1,6 @@
-// What one forward call of DeepSeek-V4 works with: views of the batch and the cache, and the buffers that outlive the
-// call. Internal to this folder.
+// The data of one forward call of DeepSeek-V4: views of the batch and the cache, and the buffers that outlive the call.
+// Internal to this folder.
+// Used by attention.cc, model.cc and mtp.cc.
 #pragma once
 
 #include "base/aligned.h"
@@ -7,14 +8,14 @@
 
 namespace sluice::v4 {
 
-// Where the tensors of a step lie. Names are those of docs/models/deepseek_v4.md; [rows, ...].
+// The tensors of a step, [rows, ...], with the names of docs/models/deepseek_v4.md.
 struct CompressorScratch {
   ScratchTensor kv, gate, pooled;  // projections and closed windows
 };
 struct DeepSeekV4::Workspace {
-  ScratchTensor streams, wanted;               // X: [rows, 4, hidden]; of the rows that want logits, or one before
-  ScratchTensor mtp_inputs;                    // streams normed one by one: [4 rows, hidden]
-  ScratchTensor mixes, pre, post, comb;        // of the current hyper-connection site
+  ScratchTensor streams, wanted;         // X: [rows, 4, hidden]; the part for rows that want logits, or the row before
+  ScratchTensor mtp_inputs;              // streams normed one by one: [4 rows, hidden]
+  ScratchTensor mixes, pre, post, comb;  // for the current hyper-connection site
   ScratchTensor collapsed, normed, sub_layer;  // [rows, hidden]
   ScratchTensor q_a, q, kv, attended, o_a;
   CompressorScratch compressor, index_compressor;

@@ -193,7 +193,7 @@ class TableBuilder {
     layer(prefix, prefix, block, into.block);
     linear(prefix + "e_proj.weight", "", {hidden(), hidden()}, fp8_, into.e_proj, inputs_);
     linear(prefix + "h_proj.weight", "", {hidden(), hidden()}, fp8_, into.h_proj, inputs_);
-    table_.back().as_int8 = true;  // of four rows for each of the step's
+    table_.back().as_int8 = true;  // multiplies four rows for each of the step's
     floats(prefix + "enorm.weight", "", {hidden()}, WeightFormat::kBf16, into.enorm);
     floats(prefix + "hnorm.weight", "", {hidden()}, WeightFormat::kBf16, into.hnorm);
     floats(prefix + "norm.weight", "", {hidden()}, WeightFormat::kBf16, into.norm);
@@ -211,7 +211,7 @@ class TableBuilder {
                       false,
                       true});
     group_.clear();
-    // Every row leaves its key, whatever comes behind that is for drafted rows.
+    // Every row leaves its key; everything after that is for drafted rows.
     const auto of_key = [&](const WeightSpec& spec) {
       const std::string& found = spec.names.front().name;
       const auto is = [&](const char* part) { return found.starts_with(prefix + part); };
@@ -224,8 +224,8 @@ class TableBuilder {
 
   const ModelConfig& c_;
   const DeepSeekV4Config& v4_;
-  OutputShare groups_;  // of attention's heads
-  // Of weights that are quantised, of the large ones that are not, and of routed experts.
+  OutputShare groups_;  // groups of attention heads
+  // Inputs of quantised weights, of large weights that are not quantised, and of routed experts.
   InputForm inputs_, float_inputs_, expert_inputs_;
   WeightFormat fp8_, expert_;
   std::string group_;

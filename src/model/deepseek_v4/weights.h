@@ -1,4 +1,5 @@
 // The weights of a DeepSeek-V4 checkpoint (docs/models/deepseek_v4.md §13) and the table that binds them.
+// Used by model.h.
 #pragma once
 
 #include <vector>
@@ -44,14 +45,14 @@ struct LayerWeights {
   FeedForwardWeights ffn;
 };
 
-// The layer for multi-token prediction, bound where it is wanted (Loading::mtp).
+// The layer for multi-token prediction, bound if it is wanted (Loading::mtp).
 struct MtpWeights {
   LayerWeights block;
   LinearWeight e_proj, h_proj;
   Param<float> enorm, hnorm, norm;
   HyperConnectionSite hc_head;
   LinearWeight head;        // the model's own, rounded where the profile rounds
-  HyperConnectionSite key;  // of block.hc_attn what makes the input of a key: the first mixes
+  HyperConnectionSite key;  // the part of block.hc_attn for the input of a key: the first mixes
 };
 
 struct Weights {
@@ -66,10 +67,10 @@ struct Weights {
 };
 
 // The table for `config`, bound to `weights`, whose vectors it sizes. `weights` must not move afterwards.
-// Of attention it has the heads of a rank of `group`.
+// In attention it has only the heads of a rank of `group`.
 WeightTable weight_table(const ModelConfig& config, const NumericsProfile& profile, Weights& weights,
                          const RankGroup& group = {});
-// Those whose outputs ranks share.
+// The weights whose outputs ranks share.
 std::vector<SharedWeights> shared_weights(const ModelConfig& config, const RankGroup& group);
 
 }  // namespace sluice::v4

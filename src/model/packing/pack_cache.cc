@@ -39,7 +39,7 @@ std::vector<fs::path> files_ending(const fs::path& folder, const char* ending) {
   return files;
 }
 
-// Those used last first.
+// The kept forms, the latest used first.
 std::vector<fs::path> forms_by_use(const fs::path& folder) {
   std::vector<std::pair<fs::file_time_type, fs::path>> forms;
   for (fs::path& path : files_ending(folder, kWhole)) {
@@ -108,7 +108,7 @@ struct PackKeeper::State {
   std::span<const std::byte> bytes;
   std::function<bool()> still_valid;
   std::atomic<bool> done{false};
-  std::atomic<std::int64_t> deadline{INT64_MAX};  // of Clock
+  std::atomic<std::int64_t> deadline{INT64_MAX};  // in Clock's ticks
   std::thread thread = {};
 
   Status write() {

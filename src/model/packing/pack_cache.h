@@ -3,6 +3,7 @@
 // A form is found by its key, which depends on everything that its bytes depend on (pack_key()), so an outdated
 // form is never found. The kForms used last are kept. Several processes may use the folder at once. Thread safety: a
 // const object may be used from any thread.
+// Used by pack_key.cc, weight_packer.cc and weight_packer.h.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +49,7 @@ class PackCache {
 // Writes a form into the cache on a separate thread of low priority, while the form is already in use.
 class PackKeeper {
  public:
-  // `bytes` must live as long as the keeper. `still_valid` is asked, from the thread, before the file gets its name.
+  // `bytes` must live as long as the keeper. The thread calls `still_valid` before the file gets its name.
   PackKeeper(PackCache cache, const PackedKey& key, std::span<const std::byte> bytes,
              std::function<bool()> still_valid);
   // Waits until it is written, at most kMostSecondsAtEnd; a file that is not complete by then is removed.

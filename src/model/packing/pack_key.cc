@@ -35,7 +35,7 @@ void add_file(Sha256& hash, const MappedFile& file) {
   }
 }
 
-// What packing depends on besides the bytes.
+// The values that packing depends on besides the bytes.
 using Kind = std::vector<std::int64_t>;
 Kind kind_of(const PackedWeightPlace& weight) {
   const WeightView& view = weight.view;

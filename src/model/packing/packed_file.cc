@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'P', 'K'};
 constexpr std::uint64_t kVersion = 1;
-// Where the packed bytes begin: at a huge page.
+// The packed bytes begin here, at a huge page.
 constexpr std::size_t kPayload = std::size_t{2} << 20;
 constexpr std::size_t kPart = PackedFileWriter::kPart;
 
@@ -142,7 +142,7 @@ Result<std::unique_ptr<PackedFileWriter>> PackedFileWriter::create(const std::st
   if (fd < 0) return writer->failure();
   writer->fd_ = fd;
   if (::ftruncate(fd, 0) != 0) return writer->failure();
-  // Where the file system can tell now that there is no room, it does.
+  // A file system that can already tell that there is no room reports it here.
   const auto size = static_cast<off_t>(kPayload + bytes + table_bytes(bytes));
   if (::fallocate(fd, 0, 0, size) != 0 && errno != EOPNOTSUPP && errno != ENOSYS) return writer->failure();
   const Header header = make_header(key, bytes);
@@ -159,7 +159,7 @@ PackedFileWriter::~PackedFileWriter() {
 Status PackedFileWriter::write(std::span<const std::byte> part) {
   SLUICE_RETURN_IF_ERROR(write_at(kPayload + written_, part));
   checksums_.push_back(checksum(part));
-  // Starts the disk now, so that there is little to wait for at the end.
+  // Makes the disk start now, so that the wait at the end is short.
   ::sync_file_range(fd_, static_cast<off_t>(kPayload + written_), static_cast<off_t>(part.size()),
                     SYNC_FILE_RANGE_WRITE);
   written_ += part.size();

@@ -3,6 +3,7 @@
 // It is written in one go under a temporary name, and gets its own once it is complete and on the disk. Opening it
 // reads all of it once, through the mapping that is then used, and compares checksums: weights that a disk or a torn
 // write has changed are never used.
+// Used by pack_cache.h and weight_packer.h.
 #pragma once
 
 #include <array>
@@ -33,8 +34,8 @@ class PackedFile {
 
   std::span<const std::byte> bytes() const;
 
-  // What ServedFiles asks: the file, and whether its bytes are still those of the checksums that it had; empty: there
-  // are too many.
+  // For ServedFiles: the file, and a function that returns whether its bytes still match its checksums; empty: there
+  // are too many bytes.
   const std::shared_ptr<const FileMapping>& share() const { return file_.share(); }
   std::function<bool()> comparison() const;
 
@@ -43,21 +44,22 @@ class PackedFile {
   Status check_bytes(ThreadPool& pool, const std::function<void(std::size_t, std::size_t)>& progress) const;
 
   MappedFile file_;
-  std::size_t bytes_ = 0;  // as the header said
+  std::size_t bytes_ = 0;  // as in the header
 };
 
-// Writes one. Thread safety: one thread at a time.
+// Writes a PackedFile. Thread safety: one thread at a time.
 class PackedFileWriter {
  public:
-  // `making`: the name until finish(). Locked as long as the writer lives, so that nobody else writes or removes it:
-  // kUnavailable if another process has it. Fails with kResourceExhausted if the disk cannot take `bytes` more.
+  // `making`: the name until finish(). The file is locked as long as the writer lives, so that no other process writes
+  // or removes it: kUnavailable if another process has it. Fails with kResourceExhausted if the disk cannot take
+  // `bytes` more.
   static Result<std::unique_ptr<PackedFileWriter>> create(const std::string& making, const PackedKey& key,
                                                           std::size_t bytes);
-  ~PackedFileWriter();  // removes what is not finished
+  ~PackedFileWriter();  // removes an unfinished file
   PackedFileWriter(const PackedFileWriter&) = delete;
   PackedFileWriter& operator=(const PackedFileWriter&) = delete;
 
-  // The next part: kPart bytes, but for the last.
+  // Appends the next part: kPart bytes, except the last.
   static constexpr std::size_t kPart = std::size_t{4} << 20;
   Status write(std::span<const std::byte> part);
   // Waits for the disk, then gives the file its name.
@@ -74,7 +76,7 @@ class PackedFileWriter {
   std::vector<std::uint64_t> checksums_;
 };
 
-// Removes a file left behind by a writer that no longer exists.
+// Removes a file that a writer left unfinished and that no writer locks any more.
 void remove_abandoned_packed_file(const std::string& making);
 
 }  // namespace sluice

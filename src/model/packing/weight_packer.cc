@@ -51,7 +51,8 @@ std::optional<PackCache> open_cache(const PackingOptions& options) {
   return std::nullopt;
 }
 
-// What outlives the loading of weights that were packed now. The keeper goes first, as it reads the bytes.
+// Objects that outlive the loading of weights that were packed now. The keeper is destroyed first, as it reads the
+// bytes.
 struct PackedNow {
   LargeBytes bytes;
   std::optional<PackKeeper> keeper;
@@ -146,7 +147,8 @@ Status WeightPacker::pack_to_device(Checkpoint& checkpoint, const LoadProgress& 
   return keep_on_device(checkpoint, std::move(memory));
 }
 
-// Of weights that are made, the first of each shape; the others are copies of its bytes.
+// Copies the weights to the device. Among made weights only the first of each shape is packed; the others are copies of
+// its bytes.
 void WeightPacker::copy_to_device(Checkpoint& checkpoint, std::byte* memory, const LoadProgress& progress) {
   std::map<std::tuple<WeightFormat, ScaleFormat, int, int, InputForm, std::size_t>, const Item*> firsts;
   AlignedBytes packed;
@@ -195,7 +197,7 @@ void WeightPacker::pack_items(std::span<const Item> items, const Checkpoint& che
   constexpr std::size_t kBytesAtOnce = std::size_t{64} << 20;
   constexpr int kPieceOutputs = 256;
   std::size_t bytes = 0;
-  std::vector<std::span<const std::byte>> read;  // of the checkpoint, by the pieces
+  std::vector<std::span<const std::byte>> read;  // bytes of the checkpoint that the pieces read
   const std::size_t begin_offset = items.front().offset;
   const auto pack_pieces = [&](const std::byte* values) {
     for (const auto& bytes_of_view : read) checkpoint.bring(bytes_of_view, *exec_.pool);

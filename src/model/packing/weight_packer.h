@@ -1,8 +1,9 @@
 // WeightPacker: brings the weights of a model into the form that its kernels want.
 //
 // Weights are collected first; their packed form is one piece of memory: the mapping of a file that an earlier start
-// kept (model/packing/pack_cache.h), or made now and kept for the next start. docs/loading.md tells the whole story.
-// Thread safety: one thread; it uses exec's pool.
+// kept (model/packing/pack_cache.h), or made now and kept for the next start. docs/loading.md describes it. Thread
+// safety: one thread; it uses exec's pool.
+// Used by model/weights/weight_table.cc.
 #pragma once
 
 #include <functional>
@@ -28,7 +29,7 @@ class WeightPacker {
 
   WeightPacker(const Exec& exec, const PackingOptions& options) : exec_(exec), options_(options) {}
 
-  // Whether add() leaves the bytes of such a view, without values of its own, to finish().
+  // Returns whether add() leaves the bytes of such a view, without values of its own, to finish().
   bool packs_later(const WeightView& view, InputForm inputs) const;
   // Makes `into` a weight over `view`. Its packed bytes exist after finish(), until which `into` must not move. Views
   // of the same bytes are packed once.
@@ -38,7 +39,7 @@ class WeightPacker {
   Status finish(Checkpoint& checkpoint, const LoadProgress& progress);
 
   std::size_t packed_bytes() const { return packed_bytes_; }
-  // Where the packed weights come from: "packed now", "mapped from ..."; empty: there are none.
+  // The source of the packed weights: "packed now", "mapped from ..."; empty: there are none.
   const std::string& outcome() const { return outcome_; }
 
  private:

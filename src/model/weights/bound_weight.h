@@ -1,5 +1,6 @@
-// What a loaded model's weights cost a step: bytes and multiply-adds, by weight. The floors of `sluice bench` follow
-// from it. Thread safety: plain values.
+// The cost of a loaded model's weights in a step: bytes and multiply-adds, by weight. The floors of `sluice bench`
+// follow from it. Thread safety: plain values.
+// Used by engine/runner/profile_advice.h and model/model.h.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace sluice {
 
-// Which rows of a step need a weight.
+// The rows of a step that need a weight.
 enum class WeightRole {
   kEveryRow,
   kLookedUp,      // a row of it for each token
@@ -24,8 +25,8 @@ enum class WeightRole {
 struct BoundWeight {
   std::string name;  // in the checkpoint
   WeightRole role = WeightRole::kEveryRow;
-  std::int64_t out = 0, in = 0;        // of a matrix; in is 0 where no products are formed
-  InputForm inputs = InputForm::kF32;  // of a matrix
+  std::int64_t out = 0, in = 0;        // a matrix's; in is 0 if no products are formed
+  InputForm inputs = InputForm::kF32;  // a matrix's
   WeightFormat format = WeightFormat::kF32;
   std::size_t stored_bytes = 0;  // in the checkpoint, scales included
   std::size_t used_bytes = 0;    // in the form that the kernels read

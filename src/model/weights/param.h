@@ -1,6 +1,7 @@
 // Param: values of a checkpoint that ops read as they are: norms, biases, sinks, ids.
 // They are in host memory until place() moves them to the memory of the ops' device (model/weights/weight_table.h).
 // Thread safety: as a vector's.
+// Used by model/feed_forward.h, model/residual_stream.h and weight_table.h.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// What the scales of an FP8 tensor cover instead of blocks; "" if that cannot be told.
+// Names what the scales of an FP8 tensor cover instead of blocks; "" if that is unclear.
 std::string_view other_scheme(const TensorView& weight, const TensorView& scales) {
   if (scales.elements() == 1) return "a single scale for the tensor, which is per-tensor FP8";
   const std::int64_t rows = weight.elements() / weight.row_length();

@@ -1,5 +1,6 @@
-// The scale tensors of weights that are quantised in blocks (WeightFormat): their shapes, and their values where files
-// hold these as half floats. Thread safety: pure functions.
+// The scale tensors of weights that are quantised in blocks (WeightFormat): their shapes, and their values if files
+// hold them as half floats. Thread safety: pure functions.
+// Used by weight_table.cc.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace sluice {
 Status check_scale_shape(const TensorView& weight, const WeightView& view, const TensorView& scales,
                          const std::vector<std::int64_t>& expected);
 
-// Whether they are BF16 or F16, which widened_scales() gives as f32, exactly.
+// Returns whether they are BF16 or F16. widened_scales() converts these to f32 exactly.
 bool are_half_scales(const TensorView& scales);
 AlignedBytes widened_scales(const TensorView& scales);
 

@@ -13,7 +13,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A weight of 300 x 200 in blocks of 128 x 128, beside scales of this shape.
+// The error for a weight of 300 x 200 in blocks of 128 x 128 with scales of this shape.
 std::string error_of(const std::vector<std::int64_t>& shape, WeightFormat format = WeightFormat::kFp8) {
   const TensorView weight{.name = "w.weight", .dtype = DType::kF8E4M3, .shape = {300, 200}};
   const WeightView view{.format = format, .out = 300, .in = 200, .block_out = 128, .block_in = 128};

@@ -22,7 +22,7 @@ WeightSpec spec_of(const char* name, std::vector<std::int64_t> shape) {
 
 using Share = std::pair<std::int64_t, std::int64_t>;  // first, count; {0, 0}: whole
 
-// What each rank binds of a weight by a rule.
+// The share of a weight that each rank binds by a rule.
 std::vector<Share> shares(int ranks, std::vector<std::int64_t> shape, const SharedWeights& rule,
                           std::vector<std::string>* notes = nullptr) {
   std::vector<Share> found;
@@ -92,7 +92,7 @@ TEST(Shares, AnOrderDependsOnTheOutputsOfTheWhole) {
   EXPECT_EQ(view.order_out(), 64);
 }
 
-// Of each weight that is dealt: how many copies of its outputs all ranks have together.
+// For each weight that is dealt, the number of copies of its outputs that all ranks have together.
 template <class Table>
 std::map<std::string, double> copies(const char* kind, int ranks, const Table& table_of) {
   const ModelConfig config = load_model_config(test_data_dir() + "/oracles/" + kind).value();

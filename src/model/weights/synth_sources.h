@@ -1,5 +1,7 @@
-// The tensors of a random checkpoint, to be written: `sluice synth`, and the checkpoints of the tests' oracles.
-// Thread safety: functions without shared state. What they return points into both arguments, which must outlive it.
+// Sources for writing the tensors of a random checkpoint: for `sluice synth`, and for the checkpoints of the tests'
+// oracles. Thread safety: functions without shared state. Their results point into both arguments, which must outlive
+// them.
+// Used by cli/commands/synth_command.cc.
 #pragma once
 
 #include <vector>
@@ -10,7 +12,7 @@
 
 namespace sluice {
 
-// As the official checkpoint stores them.
+// The tensors as the official checkpoint stores them.
 std::vector<TensorSource> synth_sources(const ModelPlan& plan, const SynthWeights& weights);
 
 // The same values in f32, without scales; ids as they are.

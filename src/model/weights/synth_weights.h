@@ -7,6 +7,7 @@
 //   other vectors (biases)  N(0, 0.1^2)
 //   ids          the ids of a row are distinct
 // A forward pass then gives finite logits that depend on every tensor. Thread safety: const after it is made.
+// Used by cli/commands/synth_gguf.h, dummy_checkpoint.cc and synth_sources.h.
 #pragma once
 
 #include <cstddef>

@@ -39,7 +39,7 @@ struct Form {
   const char* digest;
 };
 
-// What no oracle has: the codes and scales of quantised weights.
+// Forms that no oracle has: the codes and scales of quantised weights.
 const Form kForms[] = {
     {"layers.0.attn.wq_a.weight", DType::kF8E4M3, WeightFormat::kFp8, "", 1, "55b5dbe51d85c9fa"},
     {"layers.0.attn.wq_a.scale", DType::kF8E8M0, WeightFormat::kFp8, "layers.0.attn.wq_a.weight", 1,

@@ -19,7 +19,7 @@ bool ends_with_any(std::string_view name, std::span<const std::string_view> endi
   return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// The number behind `before` ("layers."), where `before` begins a part of the name; none for other names.
+// The number after `before` ("layers."), if `before` begins a part of the name; none for other names.
 std::optional<int> number_behind(std::string_view name, std::string_view before) {
   for (std::size_t at = name.find(before); at != std::string_view::npos; at = name.find(before, at + 1)) {
     if (at > 0 && name[at - 1] != '.') continue;
@@ -36,7 +36,7 @@ std::optional<int> layer_of(std::string_view name) {
   return layer ? layer : number_behind(name, "blk.");
 }
 
-// Tables and masks that programs of other years kept beside the weights; they follow from the config.
+// Tables and masks that older programs kept with the weights; they follow from the config.
 bool is_table(const TensorView& tensor) {
   static constexpr std::array<std::string_view, 9> kTables = {
       "inv_freq",       "rotary_emb.cos_cached", "rotary_emb.sin_cached",   "attn.masked_bias", "attention.masked_bias",
@@ -45,7 +45,7 @@ bool is_table(const TensorView& tensor) {
   return ends_with_any(tensor.name, kTables) || (ends_with_any(tensor.name, kMasks) && tensor.shape.size() > 1);
 }
 
-// Of caches in 8 bits, which are stored otherwise here.
+// Returns whether it is a scale of a cache in 8 bits, which is stored differently here.
 bool is_cache_scale(std::string_view name) {
   static constexpr std::array<std::string_view, 8> kScales = {".k_scale",
                                                               ".v_scale",
@@ -58,7 +58,7 @@ bool is_cache_scale(std::string_view name) {
   return contains(name, "attn") && ends_with_any(name, kScales);
 }
 
-// Whether a layer of this number is one for multi-token prediction: it joins the token and the hidden state.
+// Returns whether a layer of this number is one for multi-token prediction: it joins the token and the hidden state.
 bool predicts(const Checkpoint& checkpoint, int layer) {
   return checkpoint.find(fmt::format("model.layers.{}.eh_proj.weight", layer)) != nullptr ||
          checkpoint.find(fmt::format("blk.{}.nextn.eh_proj.weight", layer)) != nullptr;
@@ -73,7 +73,7 @@ bool is_prediction(std::string_view name, const Checkpoint& checkpoint, const Mo
   return layer && *layer >= config.num_hidden_layers && predicts(checkpoint, *layer);
 }
 
-// Of models that see or hear, and of programs that wrap a model.
+// Recognises tensors of models that see or hear, and of programs that wrap a model.
 std::string wrapped(std::string_view name) {
   static constexpr std::array<std::string_view, 14> kOther = {
       "vision_tower.",   "vision_model.",          "visual.",
@@ -105,7 +105,7 @@ bool is_bias(std::string_view name) {
   return name.ends_with(".bias");
 }
 
-// What the config says that makes a tensor of a layer unexpected; `gguf`: by the keys of GGUF.
+// Names the key of the config that makes a tensor of a layer unexpected; `gguf`: with the keys of GGUF.
 std::string about_layer(std::string_view name, const ModelConfig& config, bool gguf) {
   if (const std::optional<int> layer = layer_of(name); layer && *layer >= config.num_hidden_layers) {
     return fmt::format("it is of layer {}, and '{}' is {}, so the last layer is {}", *layer,

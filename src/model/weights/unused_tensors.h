@@ -1,7 +1,8 @@
-// Tensors that a checkpoint holds and its weight table does not name. A model without them would answer something else
-// than the one that was trained, so they are refused, each with the key of the config that speaks of it; but
-// for a list of leftovers of which no answer depends.
+// Tensors that a checkpoint holds and its weight table does not name. A model without them would answer differently
+// from the trained one, so they are refused, each with the key of the config that concerns it. The exception is a list
+// of leftovers on which no answer depends.
 // Thread safety: pure functions.
+// Used by weight_table.cc.
 #pragma once
 
 #include <span>
@@ -24,8 +25,8 @@ struct UnusedTensors {
 Result<UnusedTensors> judge_unused(std::span<const TensorView* const> unused, const Checkpoint& checkpoint,
                                    const ModelConfig& config);
 
-// What the names of a checkpoint that lacks the tensor `missing` say of the cause: "; its names begin with ..."; "" for
-// nothing.
+// Returns a hint at the cause from the names of a checkpoint that lacks the tensor `missing`: "; its names begin with
+// ..."; "" for none.
 std::string naming_hint(const Checkpoint& checkpoint, std::string_view missing);
 
 }  // namespace sluice

@@ -45,7 +45,7 @@ class Loader {
     left_.insert(tensor->name);
     for (const std::string& scales : scale_names(tensor->name)) left_.insert(scales);
   }
-  // Of what is left and not bound as something else.
+  // The bytes of tensors that are left and not bound under another spec.
   std::size_t bytes_left() const {
     std::size_t bytes = 0;
     std::set<const std::byte*> counted;  // made tensors may share their bytes
@@ -77,7 +77,7 @@ class Loader {
     WeightView view;
     view.out = static_cast<int>(name.transposed ? spec.shape[1] : share.count);
     view.in = static_cast<int>(spec.shape[name.transposed ? 0 : 1]);
-    WeightPacker::MakeValues decode;  // what makes the view's values, unless they are the checkpoint's
+    WeightPacker::MakeValues decode;  // makes the view's values, unless they are the checkpoint's
     if (spec.share.count > 0) {
       view.first_out = static_cast<int>(share.first), view.whole_out = static_cast<int>(spec.shape.front());
     }
@@ -130,7 +130,7 @@ class Loader {
 
   std::size_t bytes_done() const { return bytes_done_; }
 
-  // What no spec has asked for.
+  // The tensors that no spec has asked for.
   std::vector<const TensorView*> unused() const {
     std::vector<const TensorView*> unused;
     for (const TensorView* tensor : checkpoint_.tensors()) {
@@ -185,7 +185,7 @@ class Loader {
     return {};
   }
 
-  // Whether the kernels cannot read the tensor as it is stored, but f32 can hold it.
+  // Returns whether the kernels cannot read the tensor as it is stored, but f32 can hold it.
   static bool needs_decoding(const TensorView& tensor) {
     return tensor.rows != nullptr ||
            (has_float_rows(tensor) && tensor.dtype != DType::kF32 && tensor.dtype != DType::kBF16);
@@ -223,14 +223,14 @@ class Loader {
     return {};
   }
 
-  // Floats of a profile that rounds inputs, beside kernels that multiply codes.
+  // Returns whether floats can become codes: the profile rounds inputs, and the kernels multiply codes.
   bool can_be_int8(const WeightView& view, InputForm inputs) const {
     const bool floats =
         view.format == WeightFormat::kBf16 || view.format == WeightFormat::kF32 || view.format == WeightFormat::kFp8;
     return floats && float_inputs(inputs) != InputForm::kF32 && view.in % kInt8Block == 0 && !weights_on_device(exec_);
   }
 
-  // Where the kernels are a device's, which read half of the bytes then.
+  // Returns whether floats can be narrowed for a device's kernels, which then read half of the bytes.
   bool can_be_narrow(const WeightView& view, InputForm inputs) const {
     const bool floats = view.format == WeightFormat::kBf16 || view.format == WeightFormat::kF32;
     return floats && float_inputs(inputs) != InputForm::kF32 && weights_on_device(exec_);
@@ -313,7 +313,7 @@ class Loader {
     return {};
   }
 
-  // As f32, made once for all views of a tensor.
+  // The scales as f32, made once for all views of a tensor.
   const std::byte* widened(const TensorView& scales) {
     const std::byte*& kept = widened_[&scales];
     if (kept == nullptr) {

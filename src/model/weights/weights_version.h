@@ -1,4 +1,5 @@
-// weights_version: names the weights of a checkpoint, so that what was computed with others is never taken for theirs.
+// weights_version: names the weights of a checkpoint, so that results of other weights are never mistaken for theirs.
+// Used by model/families.cc.
 #pragma once
 
 #include <string>
@@ -7,8 +8,8 @@
 
 namespace sluice {
 
-// Of files that are at most this large together it is a checksum of all that is in them, so copies have the same; of
-// larger ones, which are not read as a whole, one of their identity (inode, size, times) and of samples.
+// If the files are together at most this large, the version is a checksum of all their bytes, so copies have the same.
+// Larger files are not read as a whole: theirs is a checksum of their identity (inode, size, times) and of samples.
 inline constexpr std::size_t kWholeChecksumBytes = ServedFiles::kComparedBytes;
 
 std::string weights_version(const Checkpoint& checkpoint);  // 16 hexadecimal digits

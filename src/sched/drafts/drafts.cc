@@ -1,18 +1,18 @@
 // Scheduler: rows for drafts.
 //
-// They are extra: every decoding sequence has its own row, prompts that want rows lose a quarter of theirs at most, and
-// no draft takes a page that somebody was promised or waits for.
+// Drafts are extra: every decoding sequence has its own row, and prompts that want rows lose a quarter of theirs at
+// most. No draft takes a page that another sequence was promised or waits for.
 //
-// Adaptive: let E be the tokens that the step is expected to give, T its time. A draft that is right with chance c, and
-// all before it, adds c to E, and to T a row and the time of drafting it. All drafts of all sequences, the likeliest
-// first, are taken as far as E / T is largest. Beside prompts T is that of the decodes alone, as a prompt's rows are
-// worth their time, and a row adds what it does behind those of a full step. Chances are levels, so that they need not
-// be sorted, and beyond the table of step times E / T has no peak within a level, so that only the ends are looked at:
-// linear in sequences and depth.
+// Adaptive: let E be the tokens that the step is expected to give, T its time. If a draft and all before it are right
+// with chance c, it adds c to E, and to T a row and the time of drafting it. All drafts of all sequences are accepted,
+// the likeliest first, up to the point where E / T is largest. With prompts in the step, T is the time of the decodes
+// alone, as a prompt's rows are worth their time, and a row adds what it does after those of a full step. Chances are
+// levels, so they need not be sorted. Beyond the table of step times E / T has no peak within a level, so only the ends
+// are computed. The cost is linear in sequences and depth.
 //
-// Where steps are enqueued before the tokens of those before are known (DraftLimits::wait), a step with drafts begins
-// and ends with a wait, and T has these; so before a plan it is asked whether what could be drafted once the tokens are
-// known pays for them. It is harder to begin with drafts, two waits, than to go on, one.
+// If steps are enqueued before the previous tokens are known (DraftLimits::wait), a step with drafts begins and ends
+// with a wait, and T includes these. So waiting_pays() decides before a plan whether the drafts that are possible once
+// the tokens are known pay for the waits. It is harder to begin with drafts (two waits) than to go on (one).
 #include "sched/drafts/drafts.h"
 
 #include <algorithm>
@@ -24,13 +24,13 @@
 namespace sluice {
 namespace {
 
-constexpr double kLeastGain = 1.06;      // of drafts, as chances and times are estimates
-constexpr double kGainASequence = 0.01;  // more where steps wait: what the host does then was measured for one
+constexpr double kLeastGain = 1.06;      // least gain of drafts, as chances and times are estimates
+constexpr double kGainASequence = 0.01;  // more if steps wait: the host's work was measured for one sequence
 constexpr int kMostGainSequences = 32;
 constexpr int kTriesAtLeastEvery = 192;            // plans without a draft
-constexpr double kPartForTries = 1.0 / 128;        // of the time of steps
-constexpr int kFirstWeight = 3, kMostWeight = 24;  // of what was before, in draws
-// Before anything was seen: of the first draft, of those behind it.
+constexpr double kPartForTries = 1.0 / 128;        // part of the time of steps
+constexpr int kFirstWeight = 3, kMostWeight = 24;  // weight of the record so far, in draws
+// Chances before anything was seen: the first draft's, later drafts'.
 constexpr std::array<std::array<float, 2>, kDraftSources> kUnseen{
     {{0.4F, 0.6F}, {0.6F, 0.7F}, {0.85F, 0.9F}, {0.75F, 0.6F}, {0.9F, 0.9F}, {0.85F, 0.9F}}};
 
@@ -97,7 +97,7 @@ void Scheduler::record_prediction(SequenceId id, DraftSource source, bool right)
 
 void Scheduler::plan_drafts(const PlanFacts& facts) {
   if (limits_.drafts.most == 0 || facts.offers.empty()) return;
-  if (static_cast<int>(plan_.spans.size()) < turns_.size()) return;  // some have no row of their own
+  if (static_cast<int>(plan_.spans.size()) < turns_.size()) return;  // some decoding sequences have no row
   const int own = plan_.rows, rows = rows_for_drafts(own);
   if (rows <= 0) return;
   choose_offers(facts.offers, own, true);
@@ -113,7 +113,8 @@ void Scheduler::plan_drafts(const PlanFacts& facts) {
   }
 }
 
-// The best offer of each sequence that can have drafts, in a step of `own` rows without them, `planned` or to come.
+// Chooses the best offer of each sequence that can have drafts, in a step of `own` rows without them, `planned` or to
+// come.
 void Scheduler::choose_offers(std::span<const DraftOffer> offers, int own, bool planned) {
   draft_choices_.clear();
   std::array<int, kDraftSources> prices{};  // with a fixed number of drafts the choice is the sequence's own
@@ -137,8 +138,8 @@ void Scheduler::choose_offers(std::span<const DraftOffer> offers, int own, bool 
   }
 }
 
-// In levels: the tokens that its drafts are expected to give, less those that the step would give in the time of
-// drafting, the price.
+// The worth of a choice, in levels: the tokens that its drafts are expected to give, less the price, that is, the
+// tokens that the step would give in the time of drafting.
 int Scheduler::worth(const DraftChoice& choice, const std::array<int, kDraftSources>& prices) {
   const int price = prices[static_cast<std::size_t>(choice.source)];
   int sum = 0;
@@ -169,14 +170,15 @@ double Scheduler::least_gain(int own) const {
   return kLeastGain + (limits_.drafts.wait > 0 ? kGainASequence * std::min(own, kMostGainSequences) : 0);
 }
 
-// How many of the likeliest drafts pay, up to `rows`, in a step of `own` rows without them and so many waits.
+// The number of the likeliest drafts that pay, up to `rows`, in a step of `own` rows without them and with `waits`
+// waits.
 int Scheduler::count_paying(const DraftCounts& drafts, int own, int rows, int waits) const {
   const int before = rows_before_drafts(own);
   const auto measured = static_cast<int>(limits_.drafts.step_seconds.size());
   double tokens = own, seconds = times_.own(own), best = least_gain(own) * tokens / seconds;
   seconds += waits * times_.wait(own);
   int taken = 0, best_taken = 0;
-  for (std::uint64_t levels = drafts.levels; levels != 0 && taken < rows;) {  // of most plans few
+  for (std::uint64_t levels = drafts.levels; levels != 0 && taken < rows;) {  // most plans have few levels
     const std::size_t level = static_cast<std::size_t>(std::bit_width(levels)) - 1;
     levels ^= std::uint64_t{1} << level;
     const double chance = DraftRecord::chance(level);
@@ -193,7 +195,7 @@ int Scheduler::count_paying(const DraftCounts& drafts, int own, int rows, int wa
   return best_taken;
 }
 
-// Grants those that pay, up to `rows`.
+// Grants the drafts that pay, up to `rows`.
 void Scheduler::choose_paying(int own, int rows) {
   if (times_.wants_plain(own)) return;
   const DraftCounts drafts = count_drafts();
@@ -201,10 +203,10 @@ void Scheduler::choose_paying(int own, int rows) {
   try_again(own);
 }
 
-// The `count` likeliest of the drafts; of equal ones those of the sequences whose turn is first.
+// Grants the `count` likeliest drafts; among equal ones those of the sequences whose turn is first.
 void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
   if (count == 0) return;            // as it mostly is
-  int level = DraftRecord::kLevels;  // all of this one and those above are granted
+  int level = DraftRecord::kLevels;  // all of this level and above are granted
   while (level > 0) {
     int here = 0;
     for (const int of_source : drafts.of[static_cast<std::size_t>(level) - 1]) here += of_source;
@@ -220,12 +222,13 @@ void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
   }
 }
 
-// A sequence without drafts has one now and then, less and less often, as long as one that is always right would pay,
-// and all of them take a small part of the time. What it adds to the step; 0: it would not pay.
+// The cost of trying one draft. A sequence without drafts tries one now and then, less and less often, as long as one
+// that is always right would pay, and all tries take a small part of the time. of() is the time that it adds to the
+// step; 0: it would not pay.
 class Scheduler::TryCosts {
  public:
   TryCosts(const Scheduler& scheduler, int own) : scheduler_(scheduler), own_(own) { costs_.fill(-1); }
-  double of(DraftSource source) {  // of few sources, in few plans
+  double of(DraftSource source) {  // few sources are asked for, in few plans
     double& cost = costs_[static_cast<std::size_t>(source)];
     if (cost < 0) cost = find(source);
     return cost;
@@ -255,7 +258,7 @@ void Scheduler::save_for_tries(int own) {
   seconds_for_tries_ = std::min(seconds_for_tries_ + kPartForTries * seconds, seconds);
 }
 
-// Whether one is worth so many waits, which are paid for whatever comes of it.
+// Returns whether a try is worth `waits` waits, which cost their time whatever comes of it.
 bool Scheduler::wants_try(int own, int waits) {
   save_for_tries(own);
   const double waiting = waits * times_.wait(own);
@@ -283,7 +286,7 @@ void Scheduler::try_again(int own) {
   }
 }
 
-// Those that fit the pages that nobody else was promised, or waits for.
+// Gives the drafts that fit into pages that no other sequence was promised or waits for. Returns their number.
 int Scheduler::give_drafts(Entry& e, DraftSource source, int count) {
   const int in_block = kBlockTokens - 1 - e.computed % kBlockTokens;
   Span& span = plan_.spans[e.span_index];

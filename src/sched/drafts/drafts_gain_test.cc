@@ -1,5 +1,5 @@
-// What drafts gain and lose: sequences that come and go, whose drafts are right by chance, in steps whose true times
-// are known and which the scheduler is told with the errors of a machine on which other programs run.
+// Measures what drafts gain and lose. Sequences come and go, and their drafts are right by chance. The true times of
+// steps are known, and the scheduler gets them with the errors of a machine on which other programs run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 namespace sluice::drafts_gain_test {
 namespace {
 
-// Of drafts: that the first is right, and that those behind it are.
+// Chances that the first draft is right, and that each later one is.
 struct Chances {
   double first, next;
 };
 
-// A small model in the processor's cache, in milliseconds: a row costs what it computes. Or a device that takes a step
-// behind another without a `wait`.
+// A small model in the processor's cache, in milliseconds: a row costs what it computes. Or a device that runs one step
+// after another without a `wait`.
 struct Times {
   double weights = 0.17, row = 0.084, draft = 0.046, wait = 0;
 
@@ -35,7 +35,7 @@ struct Times {
 
 struct Text {
   Chances by_model;
-  double copies = 0;  // of the tokens have a copy offered, too
+  double copies = 0;  // part of the tokens that have a copy offered, too
   Chances of_copies = {0.9, 0.9};
 };
 
@@ -94,7 +94,7 @@ class ClosedLoop {
     scheduler_.took(rows, seconds * disturbance());
   }
 
-  // Of the next step; while one is in flight, those that are worth the wait for its tokens, if any are.
+  // Offers for the next step; while one is in flight, the offers that are worth the wait for its tokens, if any are.
   PlanFacts offers(const Text& text, Outcome* run) {
     PlanFacts known, predicted;
     for (int i = 0; i < scheduler_.decoding(); ++i) {
@@ -142,7 +142,7 @@ class ClosedLoop {
   std::map<int, int> left_;
 };
 
-// Tokens a second beside those without drafts, in the mean of a few runs: of tasks, and of prose behind them.
+// Tokens a second relative to runs without drafts, in the mean of a few runs: in tasks, and in prose after them.
 struct Gain {
   double tasks = 0, prose = 0;
 };
@@ -166,8 +166,8 @@ Gain gain(const Times& start, int sequences, double noise, std::mt19937& random,
   return gain;
 }
 
-// Whether the start measured rightly, said that rows cost half of what they do, or twice that, and whether steps take
-// what they should or other programs disturb them.
+// Drafts pay if the measurements at the start were right, and also if they gave half or twice the real cost of rows.
+// They pay with undisturbed steps, and with other programs running.
 TEST(DraftsGainTest, DraftsArePaidForWhateverTheStartMeasured) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);

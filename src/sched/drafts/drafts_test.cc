@@ -1,4 +1,4 @@
-// How many drafts a plan has, and for whom.
+// Tests of the number of drafts in a plan, and of the sequences that get them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,8 +34,8 @@ TEST(DraftsTest, BesidePromptsRowsCostTheSame) {
   }
 }
 
-// Rows of a full step are dear where those of a small one are not: beside prompts drafts are neither given nor tried
-// for less.
+// Rows of a full step are dear here, those of a small step are not: with prompts in the step, drafts are neither given
+// nor tried at the lower price.
 TEST(DraftsTest, BesidePromptsARowCostsWhatItDoesInAFullStep) {
   DraftLimits limits = cost(0);
   for (std::size_t rows = 10; rows < limits.step_seconds.size(); ++rows) {
@@ -47,14 +47,14 @@ TEST(DraftsTest, BesidePromptsARowCostsWhatItDoesInAFullStep) {
   for (int i = 0; i < 100; ++i) ASSERT_EQ(beside.step(2, 2), 0) << "step " << i;
 }
 
-// What a step takes that has a prompt's rows says nothing of drafts.
+// The time of a step with a prompt's rows says nothing about drafts.
 TEST(DraftsTest, StepsWithPromptsTeachNothing) {
   Drafting drafting(cost(0.1), 2, 128);
   drafting.world().add(2, {1900, 1});
   for (int i = 0; i < 12; ++i) EXPECT_GT(drafting.step(2, 2, DraftSource::kMtp, [](int) { return 1000; }), 0) << i;
 }
 
-// What was measured at the start is one thing, what steps take another: that counts, and not that one of ten is slow.
+// Real steps take other times than were measured at the start: these count, but one slow step in ten does not.
 TEST(DraftsTest, StepsThatTakeLongerCount) {
   for (const bool dear : {true, false}) {
     Drafting drafting(cost(dear ? 0.1 : 0.8), 1);
@@ -69,7 +69,7 @@ TEST(DraftsTest, StepsThatTakeLongerCount) {
   }
 }
 
-// Where all steps take longer for a while, those with drafts that were quicker are not compared with them.
+// If all steps take longer for a while, earlier quicker steps with drafts are not compared with them.
 TEST(DraftsTest, SlowTimesMakeNoneCheaper) {
   Drafting drafting(cost(0.4), 1);
   int drafts_then = 0;
@@ -165,7 +165,7 @@ TEST(DraftsTest, OfEquallyLikelyDraftsNoMoreAreGivenThanPay) {
   for (const Span& span : plan.spans) EXPECT_EQ(span.drafts, span.sequence == first ? 1 : 0);
 }
 
-// Drafts go beyond the block of the newest token only if nobody waits for pages.
+// Drafts go beyond the block of the newest token only if no sequence waits for pages.
 TEST(DraftsTest, APageThatSomebodyWaitsForIsNotTaken) {
   for (const bool waits : {false, true}) {
     SchedulerLimits limits;
@@ -187,7 +187,7 @@ TEST(DraftsTest, APageThatSomebodyWaitsForIsNotTaken) {
   }
 }
 
-// What others were like is only where a sequence begins.
+// The record of others is only where a sequence begins.
 TEST(DraftsTest, ANewSequenceLearnsQuicklyThatItDiffers) {
   DraftRecord others;
   for (int i = 0; i < 50; ++i) others.add(DraftSource::kMtp, 1, 0);
@@ -200,7 +200,7 @@ TEST(DraftsTest, ANewSequenceLearnsQuicklyThatItDiffers) {
   EXPECT_LE(DraftRecord::chance(others.levels(DraftSource::kMtp)[0]), 0.25);
 }
 
-// Where a second draft is never right, the first still is.
+// If a second draft is never right, the first still pays.
 TEST(DraftsTest, TheFirstDraftIsJudgedByItself) {
   Drafting drafting(cost(0.5), 1);
   int drafts = 0;
@@ -208,7 +208,7 @@ TEST(DraftsTest, TheFirstDraftIsJudgedByItself) {
   EXPECT_EQ(drafts, 1);
 }
 
-// Where not even a draft that is always right pays, nobody finds out again and again.
+// If not even a draft that is always right pays, no sequence tries again and again.
 TEST(DraftsTest, WhatCannotPayIsNotTriedAgain) {
   for (const double drafting_seconds : {0.0, 2.0}) {
     DraftLimits limits = cost(0.25);
@@ -234,7 +234,7 @@ TEST(DraftsTest, OnlyTheirSourceIsCharged) {
   EXPECT_EQ(copies.world().scheduler.plan(facts).spans.at(0).source, DraftSource::kShortCopy);
 }
 
-// A new sequence is expected to be like the others, unless the number of drafts is fixed: then it depends on nobody.
+// A new sequence is expected to be like the others, unless the number of drafts is fixed: then it depends on no other.
 TEST(DraftsTest, ANewSequenceIsExpectedToBeLikeOthers) {
   for (const bool adaptive : {true, false}) {
     DraftLimits limits = cost(0.25);
@@ -259,7 +259,7 @@ TEST(DraftsTest, ANewSequenceIsExpectedToBeLikeOthers) {
   }
 }
 
-// The sum of a step is what counts: beside sixteen others a draft that is right half of the time costs too much.
+// The sum of a step counts: in a step with sixteen sequences a draft that is right half of the time costs too much.
 TEST(DraftsTest, TheSameChanceIsWorthLessBesideOthers) {
   DraftLimits limits = cost(0);
   for (std::size_t row = 0; row < limits.step_seconds.size(); ++row) {  // memory first, then arithmetic
@@ -279,7 +279,7 @@ TEST(DraftsTest, DraftingCostsToo) {
   EXPECT_EQ(dear.step(8, 8), 0);
 }
 
-// Of what is left beside the decodes, a quarter while a prompt wants rows.
+// Drafts get a quarter of the rows that the decodes leave while a prompt wants rows.
 TEST(DraftsTest, PromptsKeepThreeQuarters) {
   Drafting drafting({.most = 8, .adaptive = false, .step_seconds = {}}, 4, 44);
   EXPECT_EQ(drafting.step(8, 8), 32);

@@ -1,4 +1,4 @@
-// Whether drafts are worth a wait for tokens that are on their way.
+// Tests whether drafts are worth a wait for tokens that are on their way.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -8,7 +8,7 @@
 namespace sluice::drafts_waiting_test {
 namespace {
 
-// Of a device that takes a step behind another without a wait for tokens: a row is cheap.
+// Limits of a device that runs one step after another without a wait for tokens: a row is cheap.
 DraftLimits waits(double wait) {
   DraftLimits limits = cost(0.1, 4);
   limits.wait = wait;
@@ -78,7 +78,7 @@ void never_right(Scheduler& scheduler, const std::vector<DraftOffer>& offers) {
   }
 }
 
-// A step that is to have none, for comparison, is not waited for; the others are.
+// No wait comes before a step that is to have no drafts, for comparison; the others have one.
 TEST(DraftsWaitingTest, NoStepWaitsThatWillHaveNoDrafts) {
   Drafting one(waits(0.1), 1);
   Scheduler& scheduler = one.world().scheduler;
@@ -94,7 +94,7 @@ TEST(DraftsWaitingTest, NoStepWaitsThatWillHaveNoDrafts) {
   EXPECT_LE(without, 6);
 }
 
-// What a wait for a try takes is saved before: 108 steps of 1.3, of which 1/128 is for tries.
+// The time of a wait for a try is saved before: 108 steps of 1.3, of which 1/128 is for tries.
 TEST(DraftsWaitingTest, AWaitForATryComesWhenItIsPaidFor) {
   Drafting four(waits(0.5), 4);
   Scheduler& scheduler = four.world().scheduler;
@@ -157,7 +157,7 @@ TEST(DraftsWaitingTest, OfManySequencesDraftsHaveToGainMore) {
   EXPECT_TRUE(pays(64, DraftSource::kMtp));         // 1.56, 1.38 are asked
 }
 
-// Also of those that come later.
+// The rate is also expected of later sequences.
 TEST(DraftsWaitingTest, WhatWasPredictedIsExpectedOfOthers) {
   for (const bool right : {true, false}) {
     Drafting one(waits(0.1), 1);

@@ -6,12 +6,12 @@
 namespace sluice {
 namespace {
 
-constexpr double kLeastRow = 0.002;     // of a step of one row: where nothing more was measured, a ratio still counts
-constexpr double kLeast = 0.5;          // of a ratio: what seems to cost nothing was compared with disturbed steps
-constexpr float kBelieved = 1.0F;       // of the limits, in steps of as many drafts as sequences
-constexpr float kForget = 1.0F / 2048;  // a step without drafts: who has none any more learns nothing of them
-constexpr int kPlains = 160;            // behind a step with drafts that say what one without took then
-constexpr double kPart = 0.6;           // of the steps add less: a little more than half of them, as they are estimates
+constexpr double kLeastRow = 0.002;     // part of a step of one row: keeps ratios meaningful if rows seem free
+constexpr double kLeast = 0.5;          // least ratio: free drafts were compared with disturbed steps
+constexpr float kBelieved = 1.0F;       // weight of the limits, in steps of as many drafts as sequences
+constexpr float kForget = 1.0F / 2048;  // part forgotten at a step without drafts
+constexpr int kPlains = 160;            // later steps without drafts that count for a step with drafts
+constexpr double kPart = 0.6;  // the part of steps with a lower ratio: a little over half, as they are estimates
 
 template <class Ring, class Value>
 void put(Ring& ring, int* count, const Value& value) {
@@ -51,7 +51,7 @@ void StepTimes::Drafted::add_plain(double median) {
   }
 }
 
-// Each step says a ratio, and the limits say 1.
+// Sets `ratio` to a weighted quantile: each step votes for its own ratio, and the limits for 1.
 void StepTimes::Drafted::weigh() {
   struct Said {
     double ratio;
@@ -65,7 +65,7 @@ void StepTimes::Drafted::weigh() {
     said[i] = {(steps[i].whole / steps[i].plain - 1) / steps[i].added, steps[i].weight};
     all += steps[i].weight;
   }
-  // One alone does not make them dearer: the first reads weights that lie in no cache yet.
+  // One step alone does not make drafts dearer: the first reads weights that lie in no cache yet.
   if (used == 1) said[0].ratio = std::min(said[0].ratio, 1.0);
   std::sort(said.begin(), said.begin() + static_cast<std::ptrdiff_t>(used) + 1,
             [](const Said& a, const Said& b) { return a.ratio < b.ratio; });
@@ -85,12 +85,12 @@ double StepTimes::added(int own, int rows, int drafts, DraftSource source) const
   return limit(rows, drafts, source) * drafted(own, source).ratio;
 }
 
-// Of what drafts add, and so it differs from the limits as that does.
+// A wait is part of what drafts add, so it differs from the limits by the same ratio.
 double StepTimes::wait(int own) const {
   return limits_.wait * std::max(drafted(own, DraftSource::kCopy).ratio, drafted(own, DraftSource::kMtp).ratio);
 }
 
-// Where there were none yet, as beside a prompt, of which nothing is learnt: those of the latest steps.
+// If there were no such steps yet, returns those of the latest steps. (Nothing is learnt from steps with prompts.)
 const StepTimes::Drafted& StepTimes::drafted(int own, DraftSource source) const {
   const std::size_t kind = source == DraftSource::kMtp ? 1 : 0;
   const Drafted& of = near_[place(own)].drafted[kind];
@@ -111,7 +111,7 @@ void StepTimes::add(int own, int drafts, int by_model, double seconds) {
     ++near.with_drafts;
     const double by_drafting = by_model * limits_.seconds[static_cast<std::size_t>(DraftSource::kMtp)];
     const double added = (limit(own, drafts, DraftSource::kCopy) + by_drafting + limits_.wait) / this->own(own);
-    for (const int kind : {0, 1}) {  // of both, whose time it was is unknown: it is taken to be that of both
+    for (const int kind : {0, 1}) {  // if both drafted, the time counts for both kinds
       const int of_kind = kind == 0 ? drafts - by_model : by_model;
       if (of_kind == 0) continue;
       near.drafted[static_cast<std::size_t>(kind)].add(

@@ -1,7 +1,8 @@
-// StepTimes: how much what drafts add to a step differs from what DraftLimits says of it: that is measured once, with
-// nothing else to do, and rows of real texts meet other experts, longer contexts and other work. What all steps take
-// longer, with drafts or without, is no matter for a choice between them; so steps with drafts are compared with those
-// without them of the same time, and some are left without for that. Plain values.
+// StepTimes: learns how far the real cost of drafts in a step differs from DraftLimits. The limits are measured once,
+// with nothing else to do, while rows of real texts meet other experts, longer contexts and other work. A slowdown of
+// all steps does not matter for the choice, so steps with drafts are compared with steps without drafts of about the
+// same time. Some steps are left without drafts for that. Plain values.
+// Used by sched/scheduler.h.
 #pragma once
 
 #include <array>
@@ -14,25 +15,26 @@ class StepTimes {
  public:
   explicit StepTimes(const DraftLimits& limits) : limits_(limits) {}
 
-  // Of a step of so many rows without drafts.
+  // Seconds of a step of `rows` rows without drafts.
   double own(int rows) const { return limits_.step(rows); }
-  // What `drafts` drafts of a source add to `rows` rows, in a step of `own` sequences.
+  // Seconds that `drafts` drafts of a source add to `rows` rows, in a step of `own` sequences.
   double added(int own, int rows, int drafts, DraftSource source) const;
-  // What a wait for tokens takes.
+  // Seconds of a wait for tokens.
   double wait(int own) const;
-  // So many steps of about as many sequences had drafts that one without has to show what these take now.
+  // True if enough steps of about `own` sequences had drafts that one without must show the present time of such steps.
   bool wants_plain(int own) const { return near_[place(own)].with_drafts >= most_with_drafts(); }
 
-  // A step of `own` sequences, a row each, and drafts behind them, `by_model` of which the model made, took so long.
+  // Reports the seconds of a step of `own` sequences, with a row each and `drafts` drafts, `by_model` of which the
+  // model made.
   void add(int own, int drafts, int by_model, double seconds);
 
  private:
   static constexpr int kMostWithDrafts = 16;
-  // Before and behind one without drafts are waits; a device that does nothing else differs less from time to time.
+  // A step without drafts has waits before and after it, and the times of a device that does nothing else vary less.
   static constexpr int kMostWithWaits = 64;
   int most_with_drafts() const { return limits_.wait > 0 ? kMostWithWaits : kMostWithDrafts; }
 
-  // The last steps without drafts: their seconds to those of the limits.
+  // The last steps without drafts: the ratios of their seconds to the limits' seconds.
   struct Plain {
     std::array<float, 9> steps{};
     int count = 0;
@@ -40,16 +42,17 @@ class StepTimes {
     void add(double ratio);
     double median() const;  // 1: none yet
   };
-  // The last steps with drafts: all seconds to those of the limits without drafts, and what drafts add, by the limits;
-  // and the median of the steps without drafts of that time, which those behind it still change, 160 of them.
+  // The last steps with drafts: the ratio of all seconds to the limits' seconds without drafts (`whole`), and the part
+  // that drafts add by the limits (`added`). `plain` is the median of the steps without drafts at that time; the next
+  // 160 of those still change it.
   struct Drafted {
     struct Step {
       float whole, added, weight, plain;
-      int plains = 0;  // that came behind it, of those that count
+      int plains = 0;  // later steps without drafts that counted
     };
     std::array<Step, 16> steps{};
     int count = 0;
-    double ratio = 1;  // of what drafts add to the limits
+    double ratio = 1;  // real cost of drafts to the limits'
 
     void add(const Step& step);
     void add_plain(double median);
@@ -57,8 +60,8 @@ class StepTimes {
   };
   struct Near {
     Plain plain;
-    std::array<Drafted, 2> drafted{};       // given, and the model's
-    int with_drafts = kMostWithDrafts - 1;  // since one without
+    std::array<Drafted, 2> drafted{};       // other drafts, and the model's
+    int with_drafts = kMostWithDrafts - 1;  // steps since one without drafts
   };
 
   static std::size_t place(int rows);
@@ -67,7 +70,7 @@ class StepTimes {
 
   DraftLimits limits_;
   std::array<Near, 8> near_;  // by the binary digits of the number of sequences
-  std::size_t latest_ = 0;    // that a step was added to
+  std::size_t latest_ = 0;    // the entry to which a step was added last
 };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What steps that really took place say of the cost of drafts.
+// Tests of what the times of real steps teach about the cost of drafts.
 #include "sched/drafts/step_times.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST_F(StepTimesTest, AreThoseOfTheStartAtFirst) {
 TEST_F(StepTimesTest, WhatDraftsAddIsLearnt) {
   run(32, 4, 4, [](double own, double added) { return own + 3 * added; });
   EXPECT_NEAR(ratio(4), 3, 0.01);
-  EXPECT_NEAR(ratio(64), 3, 0.01);  // of other numbers nothing else is known
+  EXPECT_NEAR(ratio(64), 3, 0.01);  // nothing else is known of other numbers
   EXPECT_NEAR(ratio(4, kGiven), 1, 1e-6);
   run(32, 4, 4, [](double own, double added) { return own + 0.7 * added; });
   EXPECT_NEAR(ratio(4), 0.7, 0.01);
@@ -72,7 +72,7 @@ TEST_F(StepTimesTest, ADisturbedStepIsNoMatter) {
   EXPECT_NEAR(ratio(4), 1, 0.01);
 }
 
-// One draft beside 64 rows is lost in the noise.
+// One draft in a step of 64 rows is lost in the noise.
 TEST_F(StepTimesTest, FewDraftsSayLittle) {
   int step = 0;
   run(64, 64, 1,
@@ -91,7 +91,7 @@ TEST_F(StepTimesTest, NowAndThenAStepHasNoDrafts) {
   EXPECT_FALSE(times_.wants_plain(2));
 }
 
-// What was learnt and is not seen any more is forgotten: it may have been a disturbance.
+// A cost that is not seen again is forgotten: it may have been a disturbance.
 TEST_F(StepTimesTest, WhatIsNotSeenAgainIsForgotten) {
   run(32, 4, 4, [](double own, double added) { return own + 9 * added; });
   EXPECT_GT(ratio(4), 8);
@@ -99,7 +99,7 @@ TEST_F(StepTimesTest, WhatIsNotSeenAgainIsForgotten) {
   EXPECT_NEAR(ratio(4), 1, 0.01);
 }
 
-// Where steps go on by themselves, one with drafts has a wait beside what these add.
+// If steps go on by themselves, one with drafts has a wait in addition to what the drafts add.
 class StepTimesOfWaitsTest : public StepTimesTest {
  protected:
   StepTimesOfWaitsTest() { times_ = StepTimes(with_wait()); }
@@ -119,7 +119,7 @@ TEST_F(StepTimesOfWaitsTest, AWaitIsPartOfWhatDraftsAdd) {
   EXPECT_NEAR(times_.wait(4), kWait, 0.01 * kWait);
 }
 
-// Whoever drafts: the dearer of the two says what it takes.
+// Whichever source drafts, the dearer of the two sets the cost of a wait.
 TEST_F(StepTimesOfWaitsTest, AWaitTakesAsMuchMoreAsDraftsDo) {
   for (const int by_model : {4, 0}) {
     times_ = StepTimes(with_wait());

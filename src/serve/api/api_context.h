@@ -1,4 +1,5 @@
 // ApiContext: what every endpoint works with. One per server; as thread-safe as its parts.
+// Used by serve, serve/api, serve/generate and serve/guard.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // The table of fields (field_table.h), written for people and for programs: `sluice api` and GET /openapi.json.
+// Used by cli/manual/manual_commands.cc and serve/api/openai/plain_endpoints.cc.
 #pragma once
 
 #include <string>

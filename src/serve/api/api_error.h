@@ -1,5 +1,6 @@
 // ApiError: an error in the form that OpenAI's clients read,
 //   {"error": {"message": "...", "type": "...", "param": "temperature" or null, "code": "..." or null}}
+// Used by serve/api, serve/api/openai, serve/guard, serve/http and serve/observe.
 #pragma once
 
 #include <string>

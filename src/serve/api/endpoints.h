@@ -1,4 +1,5 @@
 // The endpoints of the API. Each answers its exchange, at once or later, on any thread.
+// Used by serve, serve/api, serve/generate and serve/observe.
 #pragma once
 
 #include <optional>

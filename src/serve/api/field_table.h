@@ -2,6 +2,7 @@
 // GET /openapi.json write is made (api_document.h).
 //
 // A field is named by its path: "temperature", "stream_options.include_usage", "messages[].role". Thread safety: const.
+// Used by api_document.cc and request_fields.h.
 #pragma once
 
 #include <cstdint>

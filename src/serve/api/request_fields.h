@@ -5,6 +5,7 @@
 // The first error sticks; later reads change nothing. null counts as absent, and "", [] and {} where the table says so.
 // A variable is written only on success. Ownership: keeps a pointer to the object, which must outlive it. Thread
 // safety: a local object.
+// Used by serve/api, serve/api/agents, serve/api/openai and serve/generate.
 #pragma once
 
 #include <boost/json/object.hpp>

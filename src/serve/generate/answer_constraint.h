@@ -1,4 +1,5 @@
 // The binding of a request's answer: the fields that ask for it, and the constraint that the engine gets.
+// Used by serve, serve/api/openai and serve/generate.
 #pragma once
 
 #include <functional>

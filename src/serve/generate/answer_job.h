@@ -4,6 +4,7 @@
 // only queued there; the network thread turns them into text and sends it. A stop string cancels the rest of its
 // choice; an error, or a client that leaves, cancels everything. However the request ends, it does so in end(), which
 // is where the metrics hear of it. Ownership: the engine's callbacks and the exchange's tasks keep the job alive.
+// Used by answer_plan.h and answer_planners.cc.
 #pragma once
 
 #include <chrono>

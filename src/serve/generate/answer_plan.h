@@ -1,4 +1,6 @@
 // The common part of the calls that generate: from a parsed chat request, or any body, to a GenerationJob.
+// Used by answer_planners.cc, serve/api/agents/agent_endpoints.cc, serve/api/openai/score_endpoint.cc and
+// serve/api/openai/token_endpoints.cc.
 #pragma once
 
 #include <functional>

@@ -4,6 +4,7 @@
 // log-probability of their tokens (all that count as completion tokens; ties: the lower index first). It passes the
 // best n on, likeliest first, under the indices that they have in the answer: prompt * n + rank. Thread safety: belongs
 // to one request.
+// Used by answer_planners.cc.
 #pragma once
 
 #include <memory>

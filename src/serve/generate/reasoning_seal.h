@@ -1,6 +1,8 @@
 // The seal of reasoning, which shows that reasoning from a client is what the model wrote: a digest of its text. It is
 // made without a secret, so that it holds on every server and after a restart. It finds text that was changed or cut,
 // but not a client that makes a digest of its own. Thread safety: pure functions.
+// Used by serve/api/agents/messages_answer.cc, serve/api/agents/messages_request.cc,
+// serve/api/agents/responses_answer.cc and serve/api/agents/responses_request.cc.
 #pragma once
 
 #include <optional>

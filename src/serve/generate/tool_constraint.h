@@ -1,4 +1,5 @@
 // The binding of an answer by its request's tools: which functions a call may name, with which arguments.
+// Used by answer_planners.cc, serve/api/openai/chat_completion_request.cc and serve/server.cc.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 // - Where there are keys, every request has one, `Authorization: Bearer KEY` or `x-api-key: KEY`, but for health checks
 //   and for the page; /debug and /v1/weights want an admin's key where there are any of these.
 // Thread safety: const after it is made, but for set_keys(), which may be called at any time.
+// Used by serve/server.cc.
 #pragma once
 
 #include <atomic>

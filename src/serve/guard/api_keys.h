@@ -2,6 +2,7 @@
 //
 // A key has a name, which logs and metrics show, and a secret, of which only a digest is kept. One presented is
 // compared with all of them in a time that depends on its own length alone. Thread safety: const after it is made.
+// Used by access.h, cli/commands/text_commands.h and serve/server.h.
 #pragma once
 
 #include <optional>

@@ -4,6 +4,7 @@
 // are there again. Tokens are counted as they are known, those of prompts and those made; a request is let in as long
 // as any are left, and may use more than that, for which later ones wait.
 // Thread safety: everything may be called from any thread. Times are passed in.
+// Used by cli/commands/text_commands.h, request_admission.cc, serve/api/api_context.h and serve/server.h.
 #pragma once
 
 #include <chrono>

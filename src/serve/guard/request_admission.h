@@ -1,5 +1,7 @@
 // Admission: whether a generating request may begin, before its body is read: its deadline, its key's limits, and the
 // places for those that wait. Thread safety: everything may be called from any thread.
+// Used by serve/api/openai/token_endpoints.cc, serve/generate/answer_job.cc, serve/generate/answer_planners.cc and
+// serve/server.cc.
 #pragma once
 
 #include <memory>

@@ -2,6 +2,7 @@
 //
 // A request counts from when it is received. Beyond the limits new ones are refused at once, because they would wait
 // longer than clients are willing to. Thread safety: everything may be called from any thread.
+// Used by cli/commands/text_commands.h, serve/api/api_context.h and serve/server.h.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // Watchdog: says in the log when the engine's loop is stuck in a step, and when it turns again.
 //
 // Looks once a second, by a thread of its own. Thread safety: constructed and destroyed by one thread.
+// Used by serve/server.cc.
 #pragma once
 
 #include <thread>

@@ -1,6 +1,7 @@
 // The header Content-Encoding of a request: its body is gzip, zstd or deflate (RFC 9110 8.4, RFC 8878), and is decoded
 // before anything reads it. Coding agents compress their requests, which are long.
 // Thread safety: pure functions.
+// Used by serve/server.cc.
 #pragma once
 
 #include <atomic>

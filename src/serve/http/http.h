@@ -1,4 +1,5 @@
 // The server's own view of HTTP, without a network library: what a handler gets and what it answers.
+// Used by serve/api, serve/generate, serve/guard, serve/http and serve/observe.
 #pragma once
 
 #include <chrono>

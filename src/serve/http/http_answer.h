@@ -1,6 +1,7 @@
 // HttpAnswer: one exchange on the server's side, its request and the bytes of its answer as they are made.
 //
 // Calls out of order (a second answer, a piece after the end) do nothing. Thread safety: the network thread's.
+// Used by http_session.h and http_wire.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // The handle that the application holds of an exchange; its loop's thread owns the answer. For http_server.cc and what
 // belongs to it.
+// Used by http_session.cc.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
 // The addresses and sockets that a server listens on, for http_server.cc alone, which sees the network library.
+// Used by http_server.cc.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // From bytes to an HttpRequest, for http_session.cc alone, which sees the network library, and for what fuzzes it.
+// Used by http_session.cc.
 #pragma once
 
 #include <fmt/format.h>

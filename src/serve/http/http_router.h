@@ -1,5 +1,6 @@
 // Router: from method and path to an endpoint. Unknown paths are 404, known ones with another method 405.
 // Thread safety: const after it is made.
+// Used by serve/server.cc.
 #pragma once
 
 #include <functional>

@@ -6,6 +6,7 @@
 // slow are cut off.
 //
 // Only http_*.cc see the network library. Thread safety: every method may be called from any thread.
+// Used by serve, serve/http and serve/observe.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,6 @@
 // The connections of a server and the threads that they live on, for http_server.cc alone, which sees the network
 // library.
+// Used by http_exchange.h and http_server.cc.
 #pragma once
 
 #include <atomic>

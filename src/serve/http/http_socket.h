@@ -3,6 +3,7 @@
 //
 // Reads and writes are tried at once and wait only where the system has nothing, or no room: most of a stream's pieces
 // go out without a timer or a wait. Thread safety: its loop's thread.
+// Used by http_session.h.
 #pragma once
 
 #include <linux/sockios.h>

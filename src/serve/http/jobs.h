@@ -1,4 +1,5 @@
 // Work outside the network thread: tasks, and the requests that are under way.
+// Used by serve/api/api_context.h, serve/observe/engine_feed.h and serve/observe/health.h.
 #pragma once
 
 #include <deque>

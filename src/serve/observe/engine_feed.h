@@ -2,6 +2,7 @@
 //
 // Events: `snapshot` (where everything stands, at most twice a second) and `steps` (what was recorded since, at most
 // ten times a second). Without a client it does nothing. Thread safety: every method may be called from any thread.
+// Used by serve/api/api_context.h.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // The metrics of the engine: what its counters say when they are read.
+// Used by server_metrics.cc.
 #pragma once
 
 #include "sluice/engine.h"

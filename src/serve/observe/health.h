@@ -7,6 +7,7 @@
 // /health, but 503 once the server begins to stop. Health: 200 if the engine generated a token in the last five
 // seconds. Otherwise it is asked for one outside its queue; 503 if that takes more than two seconds. Requests that come
 // meanwhile share the self-test. Thread safety: every method may be called from any thread.
+// Used by serve/server.cc.
 #pragma once
 
 #include <atomic>

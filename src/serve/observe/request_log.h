@@ -1,5 +1,6 @@
 // The line that a request leaves in the log: who, what, with which result, tokens and times. No text of prompt or
 // answer unless the record has it (--log-text).
+// Used by serve/server.cc.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
 // The server's metrics: what /metrics shows, under the names that other servers of language models use.
+// Used by serve/api/api_context.h.
 #pragma once
 
 #include <cstdint>

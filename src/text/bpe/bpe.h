@@ -4,6 +4,7 @@
 //
 // Time: O(n log n) in the length of the word; short words are found in a bounded cache.
 // Thread safety: a const Bpe may be used from any thread; a BpeScratch by one at a time.
+// Used by text/tokenizer/tokenizer_parser.h.
 #pragma once
 
 #include <array>

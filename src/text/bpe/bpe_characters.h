@@ -2,6 +2,7 @@
 // character without a token becomes the tokens of its bytes ("<0xE2>"), else the unknown token, else nothing.
 //
 // Thread safety: a const object may be used from any thread.
+// Used by bpe.h.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // A fast hash of short byte strings for tables in memory. Its values are not stable across versions: never store them.
+// Used by bpe.cc and bpe_vocabulary.cc.
 #pragma once
 
 #include <cstdint>

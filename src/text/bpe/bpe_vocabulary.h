@@ -2,6 +2,7 @@
 //
 // Ids may have gaps. Views that it returns live as long as it does and no token is added.
 // Thread safety: a const object may be read from any thread.
+// Used by cli/commands, text/bpe, text/tokenizer and text/vocabulary_files.
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,7 @@
 // template that comes with the model is used (chat_template/template_chat.h). Special tokens in a client's text are
 // plain text. Thread safety: messages are plain values; a const ChatEncoding may be used from
 // any thread; a parser belongs to one answer.
+// Used by cli, serve and text.
 #pragma once
 
 #include <boost/json/object.hpp>

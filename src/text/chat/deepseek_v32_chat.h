@@ -15,6 +15,7 @@
 // of a tool call that are not JSON become one parameter named "arguments". Without a generation prompt, the text that
 // would open the assistant's next turn is left out at the end. Thread safety: const methods may be called from any
 // thread.
+// Used by chat.cc.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
 // The fixed texts of DeepSeek-V3.2's chat protocol, byte for byte.
+// Used by deepseek_v32_chat.cc.
 #pragma once
 
 #include <string_view>

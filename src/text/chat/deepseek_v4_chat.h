@@ -11,6 +11,7 @@
 // - Arguments of a tool call that are not JSON become one parameter named "arguments"; blank ones are no parameters.
 // - A user message merged into an earlier one loses its `task`, as in the model's own encoder.
 // Thread safety: const methods may be called from any thread.
+// Used by chat.cc and deepseek_v4_chat_effort.cc.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
 // The fixed texts of DeepSeek-V4's chat protocol, byte for byte (docs/models/deepseek_v4.md §14.1, §14.3, §14.4).
+// Used by deepseek_v4_chat.cc.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,6 @@
 // The passes over a conversation before DeepSeek-V4's encoder renders it (docs/models/deepseek_v4.md §14.2, A to D).
 // Thread safety: pure functions over values.
+// Used by deepseek_v4_chat.cc.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // Writes tool calls into a prompt as DeepSeek V3.2 and V4 do (docs/models/deepseek_v4.md §14.2); dsml_parser.h reads
 // them back. Thread safety: pure functions.
+// Used by deepseek_v32_chat.cc and deepseek_v4_chat.cc.
 #pragma once
 
 #include <string>

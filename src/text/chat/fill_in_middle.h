@@ -5,6 +5,7 @@
 //   <|fim_prefix|> beginning <|fim_suffix|> end <|fim_middle|>      Qwen, and with <fim_...> StarCoder
 //
 // Special tokens in a client's texts are plain text. Thread safety: const after it is made.
+// Used by serve/generate/answer_planners.cc.
 #pragma once
 
 #include <cstdint>

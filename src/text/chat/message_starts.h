@@ -3,6 +3,7 @@
 //
 // The engine keeps what is needed to resume there, because the part before a message (a system prompt, a conversation
 // so far) is often the start of other prompts. Thread safety: const after it is made.
+// Used by cli/commands/run_command.cc and serve/api/api_context.h.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 // Metaspace (prepend_scheme, split); ByteLevel (add_prefix_space, use_regex), which must come last. Where ByteLevel is,
 // the vocabulary is one of bytes, else one of characters.
 // Thread safety: a const Pretokenizer may be used from any thread; a PretokenizerScratch by one at a time.
+// Used by text/pretokenizer and text/tokenizer.
 #pragma once
 
 #include <boost/json/fwd.hpp>

@@ -2,6 +2,7 @@
 // neither nested classes nor intersections.
 //
 // Thread safety: pure functions.
+// Used by pretokenizer_json.cc and pretokenizer_pattern.cc.
 #pragma once
 
 #include <cstdint>

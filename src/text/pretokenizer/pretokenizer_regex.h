@@ -1,6 +1,8 @@
 // A compiled pattern of a pre-tokenizer, run by PCRE2 with its just-in-time compiler.
 //
 // Thread safety: a const SplitRegex may be used from any thread; a RegexScratch by one at a time.
+// Used by pretokenizer.h, pretokenizer_pattern.cc, text/tokenizer/tokenizer_decoder.h and
+// text/tokenizer/tokenizer_normalizer.h.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // The lists of tokenizer.json, whose elements are pre-tokenizers, normalizers or decoders. Thread safety: a pure
 // function.
+// Used by pretokenizer_json.cc, text/tokenizer/tokenizer_decoder.cc and text/tokenizer/tokenizer_normalizer.cc.
 #pragma once
 
 #include <fmt/format.h>

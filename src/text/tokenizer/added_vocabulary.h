@@ -2,6 +2,7 @@
 // them: a token that comes again changes the flags of the first, and one without a place gets the next free id.
 //
 // Thread safety: none needed, a local object.
+// Used by text/vocabulary_files/tokenizer_companions.cc.
 #pragma once
 
 #include <boost/json/array.hpp>

@@ -3,6 +3,7 @@
 // The results of all calls together are the bytes of all tokens with every invalid sequence replaced by U+FFFD, exactly
 // as if they had been decoded at once (base/utf8.h says how). At most three bytes are held back. Thread safety:
 // none; one per answer. The tokenizer must outlive it.
+// Used by text/generation_stream.h.
 #pragma once
 
 #include <cstdint>

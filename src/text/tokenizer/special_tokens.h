@@ -1,5 +1,6 @@
 // The special tokens that the files of a tokenizer name, each with the flags that they give it.
 // Thread safety: pure functions.
+// Used by text/vocabulary_files/tokenizer_companions.cc.
 #pragma once
 
 #include <boost/json/value.hpp>

@@ -1,6 +1,7 @@
 // A tokenizer for a model whose own is not at hand (random weights for a bare config.json). It has begin and end tokens
 // as the config names them, then the 256 bytes on the lowest ids that are left; texts are encoded to these bytes alone.
 // Every other id is read as a space and its number: " 4711".
+// Used by cli/loaded_model.cc.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 // of each token; what a token alone stands for need not be valid UTF-8 (detokenizer.h makes text of a stream).
 //
 // Thread safety: a const Tokenizer may be used from any number of threads.
+// Used by cli, serve and text.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 // words.
 //
 // Thread safety: a const object may be used from any thread.
+// Used by added_vocabulary.h, special_tokens.h, tokenizer_normalizer.cc and tokenizer_parser.h.
 #pragma once
 
 #include <array>

@@ -2,6 +2,7 @@
 //
 // Supported: ByteLevel, Metaspace, Replace (String or Regex), ByteFallback, Strip, Fuse, and a Sequence of these as
 // long as what comes after Fuse is Strip. Thread safety: a const object may be used from any thread.
+// Used by tokenizer_parser.h.
 #pragma once
 
 #include <boost/json/fwd.hpp>

@@ -2,6 +2,7 @@
 //
 // Supported: null; Sequence; NFC, NFD, NFKC, NFKD; Lowercase; StripAccents; Strip; Replace (String or Regex); Prepend.
 // Thread safety: a const object may be used from any thread; a NormalizerScratch by one at a time.
+// Used by tokenizer_parser.h and tokenizer_unicode.cc.
 #pragma once
 
 #include <boost/json/fwd.hpp>

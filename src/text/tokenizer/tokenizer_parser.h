@@ -1,5 +1,6 @@
 // Reads tokenizer.json and tokenizer_config.json into the parts of a Tokenizer, validated.
 // Thread safety: pure functions.
+// Used by tokenizer.cc, tokenizer_bpe_parser.cc and tokenizer_template.cc.
 #pragma once
 
 #include <boost/json/fwd.hpp>

@@ -4,6 +4,7 @@
 // read like these. Supported: SentencePiece's BPE ("tokenizer.ggml.model" llama), and byte-level BPE (gpt2) with the
 // pre-tokenizers ("tokenizer.ggml.pre") of the table at the end.
 // Thread safety: pure functions.
+// Used by text/chat/templates, text/tokenizer and text/vocabulary_files.
 #pragma once
 
 #include <boost/json/value.hpp>

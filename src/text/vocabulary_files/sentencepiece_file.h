@@ -2,6 +2,7 @@
 //
 // It is turned into the tokenizer.json that `transformers` makes of it, so that it is checked and read like one.
 // Thread safety: pure functions.
+// Used by gguf_sentencepiece.cc, sentencepiece_json.cc and tokenizer_files.cc.
 #pragma once
 
 #include <boost/json/object.hpp>

@@ -2,6 +2,7 @@
 //
 // It is turned into an equivalent tokenizer.json. Words and special tokens are not in the file but in the class of the
 // tokenizer; known is TikTokenTokenizer of Kimi and Moonlight. Thread safety: pure functions.
+// Used by tokenizer_files.cc.
 #pragma once
 
 #include <boost/json/object.hpp>

@@ -6,6 +6,7 @@
 // tokenizer_config.json, which their parser reads (tokenizer_parser.h).
 //
 // Thread safety: pure functions; values of JSON are plain values.
+// Used by cli, text/chat/templates, text/tokenizer and text/vocabulary_files.
 #pragma once
 
 #include <boost/json/object.hpp>

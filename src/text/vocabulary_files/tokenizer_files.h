@@ -2,6 +2,7 @@
 // tiktoken.model. They count only where there is no tokenizer.json.
 //
 // Thread safety: pure functions.
+// Used by text/tokenizer/tokenizer.cc and tokenizer_companion_files.cc.
 #pragma once
 
 #include <boost/json/value.hpp>

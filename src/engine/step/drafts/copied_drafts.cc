@@ -17,7 +17,7 @@ void CopiedDrafts::predict(std::span<const TokenId> prediction) {
   prediction_ = static_cast<std::int32_t>(text_.size());
 }
 
-// Of the pair that ends with this token.
+// The place, in the hash table, of the pair that ends with this token.
 std::size_t CopiedDrafts::place(std::int32_t last, const Chains& chains) const {
   const auto at = static_cast<std::size_t>(last);
   const auto word = static_cast<std::uint64_t>(static_cast<std::uint32_t>(text_[at - 1])) << 32 |
@@ -25,7 +25,7 @@ std::size_t CopiedDrafts::place(std::int32_t last, const Chains& chains) const {
   return static_cast<std::size_t>((word * 0x9E3779B97F4A7C15U) >> 20) & (chains.size() - 1);
 }
 
-// Those that end with the text's token `first` or a later one.
+// Adds the pairs that end with the text's token `first` or a later one.
 void CopiedDrafts::add_pairs(std::size_t first, Chains* chains) {
   before_.resize(text_.size(), -1);
   for (auto last = static_cast<std::int32_t>(first); last < static_cast<std::int32_t>(text_.size()); ++last) {
@@ -46,7 +46,7 @@ void CopiedDrafts::append(std::span<const TokenId> tokens) {
   add_pairs(first, &own_);
 }
 
-// How many tokens up to this one are those up to `end`.
+// The number of tokens up to `last` that equal the tokens up to `end`.
 int CopiedDrafts::match_length(std::int32_t last, std::int32_t end) const {
   int length = 0;
   while (length < kMostMatch && last - length >= 0 && end - length >= prediction_ &&
@@ -56,7 +56,7 @@ int CopiedDrafts::match_length(std::int32_t last, std::int32_t end) const {
   return length;
 }
 
-// Of the chain from the pair that ends there.
+// The longest match in the chain that begins with the pair that ends at `last`.
 CopiedDrafts::Match CopiedDrafts::longest(std::int32_t last, std::int32_t end) const {
   Match best;
   for (int visits = 0; last >= 0 && visits < kMostVisits && best.length < kMostMatch; ++visits) {

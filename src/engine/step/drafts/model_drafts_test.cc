@@ -1,4 +1,4 @@
-// What a model drafts, where the host does not know it yet when the rows that verify it are enqueued.
+// Tests of a model's drafts that the host does not know yet when the rows that verify them are enqueued.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,8 +46,7 @@ struct Given {
   int max_tokens;
 };
 
-// Sequences that all decode at once, some behind several pages, of which those near their end have fewer drafts than
-// others.
+// Sequences that all decode at once, some with several pages. Sequences near their end have fewer drafts than others.
 Given given(int i) {
   return {random_tokens(3 + i % 7 + (i % 50 == 7 ? 300 : 0), static_cast<unsigned>(i)), 3 + (5 * i) % 17};
 }
@@ -86,7 +85,7 @@ class ModelDrafted {
   }
 
   const std::vector<TokenId>& answer(int i) const { return answers_[static_cast<std::size_t>(i)]; }
-  std::size_t most_counts() const { return most_counts_; }  // of drafts of a sequence, in one step
+  std::size_t most_counts() const { return most_counts_; }  // most different numbers of drafts in a step
   DraftStats drafts() const {
     EngineStats stats;
     stepper_.fill(&stats);
@@ -138,7 +137,7 @@ TEST(ModelDraftsTest, EachSequenceHasItsOwn) {
   }
 }
 
-// Where the layer and the model say the same, a draft is drawn as its token is: with the noise of its position.
+// If the layer and the model give the same logits, a draft is drawn as its token is: with the noise of its position.
 TEST(ModelDraftsTest, DraftsAreDrawnAsTheirTokensAre) {
   FakeModel::Settings settings{.drafts = true};
   settings.on_logits = settings.on_draft = [](TokenId token, Position, float* logits) {

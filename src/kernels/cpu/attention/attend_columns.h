@@ -1,18 +1,20 @@
 // Attention in the order of AMX tiles (AttendArgs::tiles of kernels/ops/attention.h), over sixteen lanes V.
 //
-// A column is a head of a row. Sixteen of them make a block, a lane each, and two blocks go side by side: their scores
-// with all keys at hand, [key][column], become weights in place and meet the values. Keys are those of a split, or of
-// the window, in slots: an item of the list lies in the slot of its index, a position in that of its distance from a
-// multiple of 32. Rows of a span share them; a column leaves out what its row does not see by weights of 0.
+// A column is a head of a row. Sixteen columns make a block, a lane each, and two blocks are computed together. Their
+// scores with all keys at hand, [key][column], become weights in place, which then multiply the values. Keys are those
+// of a split, or of the window, in slots: an item of the list lies in the slot of its index, a position in that of its
+// distance from a multiple of 32. Rows of a span share keys; a column gives the keys that its row does not see weights
+// of 0.
 //
 // A Products has the keys at hand and says how they are multiplied:
-//   bytes(shape, slots, shared)              scratch for so many slots and for so many rows decoded for all
+//   bytes(shape, slots, shared)              scratch for this many slots, and for `shared` rows decoded for all
 //   Products(shape, slots, memory)
-//   decode(slot, format, row), zero(slot), finish(slots), finite()   what bring() below calls, in this order
-//   share(entry, format, row), take(slot, entry)                     a row decoded once, and its copy
-//   queries(b, column, q)                    of block b, 0 or 1; null: no such column
-//   scores(blocks, first, last, s)           of slots [first, last), multiples of 32, to s[b] + 16 * slot
+//   decode(slot, format, row), zero(slot), finish(slots), finite()   calls of bring() below, in this order
+//   share(entry, format, row), take(slot, entry)                     decodes a row once; copies it
+//   queries(b, column, q)                    sets a column of block b, 0 or 1; null: no such column
+//   scores(blocks, first, last, s)           of slots [first, last), multiples of 32, go to s[b] + 16 * slot
 //   values(blocks, first, last, s, use)      calls use(b, column, d, count, values): 16 dims from d on, of which count
+// Used by attend_columns.isa.cc, attend_tiles.isa.cc and kernels/cpu/avx512vbmi/column_tiles.h.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +27,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// What a row of keys is.
+// The dims and places of a row of keys.
 struct ColumnShape {
   int dims, row_dims, value_dims, value_offset;
 
@@ -66,7 +68,7 @@ class AttendColumns : AttendRows {
 
  private:
   static int slots_of(int window) { return (window > kSplitKeys ? window : kSplitKeys) / kSliceInputs * kSliceInputs; }
-  // Scratch; returns that of the products.
+  // Carves the scratch; returns that of the products.
   std::byte* carve() {
     const std::size_t columns = static_cast<std::size_t>(rows_ * heads_ + kBlock);
     const std::size_t scores = kBlock * static_cast<std::size_t>(slots_);
@@ -84,15 +86,15 @@ class AttendColumns : AttendRows {
   }
   int visible_entries(int r) const { return (position(r) + 1) / args_.tokens_per_row; }
 
-  // Whether what the rows have selected is all that they see: entry e is then item e of each list.
+  // True if the rows have selected all entries that they see: entry e is then item e of each list.
   bool sees_all_entries() const {
     for (int r = 0; r < rows_; ++r) {
       if (args_.selected_count[begin_ + r] != visible_entries(r)) return false;
     }
     return true;
   }
-  // How many latent entries to decode for all rows at once: those that the last row sees, if that is less work than
-  // decoding each row's own.
+  // The number of latent entries to decode for all rows at once: those that the last row sees, if that is less work
+  // than decoding each row's own.
   int shared_entries() const {
     const int visible = visible_entries(rows_ - 1);
     int wanted = 0;
@@ -101,8 +103,8 @@ class AttendColumns : AttendRows {
     return bytes <= kSharedBytes && visible < wanted ? visible : 0;
   }
 
-  // Calls bring(first row, last row) and add() of the same. If a key is not finite, each row has its own brought alone:
-  // what it does not see would be NaN times 0.
+  // Calls bring(first row, last row) and add() with the same rows. If a key is not finite, each row has its own keys
+  // brought alone: a key that it does not see would be NaN times 0.
   template <class Bring, class Add>
   void for_rows(const Bring& bring, const Add& add) {
     bring(0, rows_);
@@ -112,7 +114,7 @@ class AttendColumns : AttendRows {
       add(r, r + 1);
     }
   }
-  // Fills the slots [first, last) by decode(slot), the others of whole slices by zeros.
+  // Fills the slots [first, last) by decode(slot), and the other slots of whole slices with zeros.
   template <class Decode>
   void bring(int first, int last, const Decode& decode) {
     products_.begin();
@@ -125,7 +127,7 @@ class AttendColumns : AttendRows {
 
   RowRef latent(std::int32_t e) const { return latent_row(*args_.step, span_, *latent_, e); }
 
-  // Entries from `from` on that each row sees.
+  // Attends to the entries from `from` on that each row sees.
   void attend_entries(int from, bool may_fault) {
     const bool fault = may_fault && span_.rows <= args_.fault_future_entries;
     const auto seen = [&](int r) { return visible_entries(fault ? rows_ - 1 : r); };
@@ -158,7 +160,7 @@ class AttendColumns : AttendRows {
       }
     }
   }
-  // Selected rows lie anywhere, where no processor fetches by itself.
+  // Selected rows lie anywhere, so that no processor fetches them by itself.
   void ask_for(std::int32_t e) const {
     const RowRef row = latent(e);
     for (int i = 0; i < latent_->format.data_bytes; i += 64) __builtin_prefetch(row.data + i);
@@ -187,7 +189,7 @@ class AttendColumns : AttendRows {
           }
         });
   }
-  // Where a row's window is cut in two splits by the fault; `begin`: nowhere.
+  // The position where the fault cuts a row's window in two splits; `begin`: nowhere.
   Position window_cut(Position begin) const {
     return args_.fault_chunk_anchored_splits && span_.first_position > begin ? span_.first_position : begin;
   }
@@ -200,14 +202,14 @@ class AttendColumns : AttendRows {
   // A block of columns and the slots that each of them sees.
   struct Block {
     int first = 0, count = 0;                                  // columns
-    int least = 0, most = 0, inner_least = 0, inner_most = 0;  // slots that some of them see, and that all do
+    int least = 0, most = 0, inner_least = 0, inner_most = 0;  // slots that some of them see, and slots that all see
     alignas(64) std::int32_t from[kBlock]{}, to[kBlock]{};
-    float* out[kBlock]{};  // of columns with keys
+    float* out[kBlock]{};  // the outputs of columns with keys
     float old_factor[kBlock], new_factor[kBlock];
     unsigned seen = 0;  // columns that have had a split before
   };
 
-  // One split of rows [begin, end): of row r the slots keys(r), which may be none.
+  // Adds one split of rows [begin, end): for row r the slots keys(r), which may be none.
   template <class KeysOf>
   void add_keys(int begin, int end, const KeysOf& keys) {
     for (int column = begin * heads_; column < end * heads_; column += 2 * kBlock) {
@@ -323,7 +325,7 @@ class AttendColumns : AttendRows {
 
   const ColumnShape shape_;
   const int slots_, shared_;
-  float* scores_[2] = {};  // [slots_][16] of a block
+  float* scores_[2] = {};  // [slots_][16] for each block
   Products products_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 template <class V>
 class ColumnFloats {
   static constexpr int kHalf = kSliceInputs / 2;
-  // Chains that fit into the registers, twice, with the sums: of keys, and of columns x 16 dims.
+  // The chains that fit into the registers, twice, with the sums: chains of keys, and of columns x 16 dims.
   static constexpr int kKeys = V::kDotHeads == 4 ? 8 : 2, kColumns = V::kDotHeads == 4 ? 4 : 2;
   static constexpr int kVectors = V::kDotHeads == 4 ? 2 : 1;
 
@@ -77,7 +77,7 @@ class ColumnFloats {
   float* key(int slot) const { return keys_ + static_cast<std::size_t>(slot) * stride_; }
   float* shared(int entry) const { return shared_ + static_cast<std::size_t>(entry) * stride_; }
 
-  // Gives whether all values are finite.
+  // Decodes a row; returns whether all values are finite.
   bool decode_to(float* to, const RowFormat& format, RowRef row) const {
     using I = typename V::Int;
     const float* values = key_values<V>(format, row, to);
@@ -154,7 +154,7 @@ class ColumnFloats {
   }
 
   const ColumnShape shape_;
-  const std::size_t stride_;  // of decoded keys
+  const std::size_t stride_;  // from one decoded key to the next
   bool finite_ = true;
   float *keys_ = nullptr, *shared_ = nullptr;
   float* queries_[2] = {};  // [dim][16 columns]

@@ -1,9 +1,9 @@
 // Compiled for avx2 and avx512.
 // Attention over expanded keys and values (kernels/ops/attend_expanded.h) over sixteen lanes V.
 //
-// A tile is some rows of one head, and works split by split: what 64 keys and values are (80 KB at 192 + 128) stays in
-// L2 while blocks of kRowBlock rows take their products with them. Queries and running values are copied side by side
-// first: in the batch a head's rows lie a power of two apart, on the same cache sets.
+// A tile is some rows of one head, and works split by split: 64 keys and values (80 KB at 192 + 128) stay in L2 while
+// blocks of kRowBlock rows multiply them. Queries and running values are first copied next to each other: in the batch
+// a head's rows lie a power of two apart, on the same cache sets.
 #include "kernels/ops/attend_expanded.h"
 
 #include "kernels/cpu/kernel_list.h"
@@ -40,7 +40,7 @@ class ExpandedTile {
     for (int first = 0; first < seen; first += kExpandedSplitKeys) {
       const int count = seen - first < kExpandedSplitKeys ? seen - first : kExpandedSplitKeys;
       for (int i = 0; i < count; ++i) list_[i] = keys + (first + i) * row_floats_;
-      for (int i = count; i % 4 != 0; ++i) list_[i] = list_[0];  // a tile of products takes four keys
+      for (int i = count; i % 4 != 0; ++i) list_[i] = list_[0];  // a tile of products needs four keys
       for (int r = 0; r < rows_; r += kRowBlock) add_split(r, rows_ - r < kRowBlock ? rows_ - r : kRowBlock, first);
     }
     for (int r = 0; r < rows_; ++r) finish(r);
@@ -51,7 +51,7 @@ class ExpandedTile {
     const int n = args_.visible + begin_ + r;
     return n < args_.keys ? n : args_.keys;
   }
-  // How many keys of the split from `first` on row r sees.
+  // The number of keys of the split from `first` on that row r sees.
   int seen_of(int r, int first) const {
     const int n = visible(r) - first;
     return n < 0 ? 0 : n < kExpandedSplitKeys ? n : kExpandedSplitKeys;
@@ -76,7 +76,7 @@ class ExpandedTile {
       const int own = seen_of(row + r, first);
       float &max = max_[row + r], &sum = sum_[row + r], m, z;
       softmax(scores_ + r * kScoreStride, own, seen, m, z);
-      old_factor[r] = 1.0F, new_factor[r] = 0.0F;  // of a row that sees nothing here
+      old_factor[r] = 1.0F, new_factor[r] = 0.0F;  // for a row that sees nothing here
       if (first == 0) {
         max = m, sum = z;
       } else if (own > 0) {

@@ -1,5 +1,6 @@
-// What every form of attention on the CPU has: up to some rows of one span, and heads that share a key head. `out`
-// holds the weighted values of what a row has seen, until finish() divides them by the sum of their weights.
+// The base of every form of attention on the CPU: some rows of one span, and heads that share a key head. `out` holds
+// the weighted values of the keys that a row has seen, until finish() divides them by the sum of their weights.
+// Used by attend_columns.h and attend_tile.h.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 // A tile is up to kTileRows rows of one span. Keys that several of its rows see are decoded once. A row walks its keys
 // in the header's order: dot products of kHeadBlock heads, softmax, and the weighted values straight into `out`, which
 // holds the running V until the division at the end.
+// Used by cpu_attend.isa.cc and kernels/cpu/avx512_bf16/bf16_attend.cc.
 #pragma once
 
 #include <type_traits>
@@ -22,7 +23,7 @@ template <class V, class Products>
 class AttendTile : AttendRows {
   using Cell = typename Products::Cell;
   static_assert(sizeof(Cell) == sizeof(float), "they share scratch memory");
-  static constexpr int kSoftmaxHeads = V::kDotHeads == 4 ? 4 : 1;  // whose maxima and sums fit in registers
+  static constexpr int kSoftmaxHeads = V::kDotHeads == 4 ? 4 : 1;  // their maxima and sums fit in registers
 
  public:
   [[gnu::always_inline]] AttendTile(const AttendArgs& args, int span, int begin, int end, int head_begin, int head_end)
@@ -46,8 +47,8 @@ class AttendTile : AttendRows {
   }
 
  private:
-  // How many latent entries to decode for all rows at once: those that the last row sees, if that is less work than
-  // decoding each row's own.
+  // The number of latent entries to decode for all rows at once: those that the last row sees, if that is less work
+  // than decoding each row's own.
   int shared_entries() const {
     const int visible = (position(rows_ - 1) + 1) / args_.tokens_per_row;
     int wanted = 0;
@@ -124,7 +125,7 @@ class AttendTile : AttendRows {
       add_keys(r, cut - base, position(r) + 1 - base);
     }
   }
-  // Where a row's window is cut in two splits; `begin`: nowhere.
+  // The position where a row's window is cut in two splits; `begin`: nowhere.
   Position window_cut(Position begin) const {
     return args_.fault_chunk_anchored_splits && span_.first_position > begin ? span_.first_position : begin;
   }
@@ -134,7 +135,7 @@ class AttendTile : AttendRows {
     return clipped < position(r) ? clipped : position(r);
   }
 
-  // Selected rows lie anywhere, where no processor fetches by itself.
+  // Selected rows lie anywhere, so that no processor fetches them by itself.
   void ask_for(std::int32_t e) const {
     const RowRef row = latent_row(*args_.step, span_, *latent_, e);
     for (int i = 0; i < latent_->format.data_bytes; i += 64) __builtin_prefetch(row.data + i);
@@ -147,10 +148,10 @@ class AttendTile : AttendRows {
     return Products::key(plane.format, row, keys_ + slot * stride_, row_);
   }
 
-  // One split of row r: the keys list_[first..last).
+  // Adds one split of row r: the keys list_[first..last).
   void add_keys(int r, int first, int last) {
-    // A tile takes four keys, and values go in pairs: what is not in the split has weight 0, and must be a key of the
-    // row all the same, since 0 times a key that is not finite is NaN.
+    // A tile needs four keys, and values go in pairs. A key that is not in the split has weight 0. It must be a key of
+    // the row all the same, since 0 times a key that is not finite is NaN.
     const int begin = first / 4 * 4, padded = (last + 3) / 4 * 4;
     const Cell* saved[6];
     int count = 0;
@@ -213,7 +214,7 @@ class AttendTile : AttendRows {
     for (; h + kSoftmaxHeads <= heads; h += kSoftmaxHeads) softmax_of<kSoftmaxHeads>(h, first, last, max, sum);
     for (; h < heads; ++h) softmax_of<1>(h, first, last, max, sum);
   }
-  // H heads side by side: the maximum, the exponentials and the sum of one alone are chains that mostly wait.
+  // H heads at once: the maximum, the exponentials and the sum of one alone are chains that mostly wait.
   template <int H>
   [[gnu::always_inline]] void softmax_of(int head, int first, int last, float* max, float* sum) {
     using I = typename V::Int;
@@ -253,13 +254,13 @@ class AttendTile : AttendRows {
   }
 
   const int dims_;               // in cells
-  const std::ptrdiff_t stride_;  // of decoded keys
+  const std::ptrdiff_t stride_;  // from one decoded key to the next
   int shared_ = 0;
   std::ptrdiff_t score_stride_ = 0;
   const Cell** list_ = nullptr;     // the keys at hand
   const Cell** entries_ = nullptr;  // [shared_]
   Cell* keys_ = nullptr;            // decoded
-  Cell* queries_ = nullptr;         // [kHeadBlock][dims_], unless they are cells where they lie
+  Cell* queries_ = nullptr;         // [kHeadBlock][dims_], unless the queries are cells where they lie
   float* scores_ = nullptr;         // [kHeadBlock][score_stride_]
   float* row_ = nullptr;            // a key on its way to cells
 };

@@ -11,11 +11,12 @@ namespace sluice::cpu_ops {
 
 namespace {
 
-// Rows of one span that share decoded keys, anchored at absolute positions; on AMX tiles fewer where threads would be
-// idle.
+// The rows of one span that share decoded keys, anchored at absolute positions; on AMX tiles there are fewer if threads
+// would be idle.
 constexpr int kTileRows = 16, kFewRows = 4;
-// Where tiles of whole rows would leave threads idle, each is cut into a group of heads for each thread, multiples
-// of 4, or of 16 that AMX tiles take at once. No more than that, since each decodes the keys once more.
+// If tiles of whole rows would leave threads idle, each tile is cut into a group of heads for each thread: multiples of
+// 4, or, on AMX tiles, of the 16 that these do at once. There are no more groups than that, since each decodes the keys
+// once more.
 int heads_per_tile(int threads, int row_tiles, int heads, bool tiles) {
   if (row_tiles % threads == 0 || row_tiles >= 4 * threads) return heads;
   if (tiles && row_tiles >= threads) return heads;  // decoding is half of the work
@@ -115,7 +116,7 @@ void attend_keys(const Exec& exec, const AttendArgs& args) {
 
 namespace {
 
-constexpr int kExpandedTileRows = 64;  // that stream a head's keys through the cache together
+constexpr int kExpandedTileRows = 64;  // these stream a head's keys through the cache together
 
 }  // namespace
 

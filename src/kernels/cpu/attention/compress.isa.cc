@@ -35,7 +35,7 @@ struct Channels {  // sixteen channels of one span
   Accumulator<V> open, next;
 };
 
-// Channels [begin, begin + 16 * C), fewer at the end: C vectors side by side, as a token is a long chain of operations.
+// Channels [begin, begin + 16 * C), fewer at the end: C vectors at once, as a token is a long chain of operations.
 template <class V, int C, bool kOverlap>
 [[gnu::always_inline]] inline void compress_channels(const CompressArgs& args, int span_index, int begin) {
   const RowSpan& span = args.step->spans[static_cast<std::size_t>(span_index)];
@@ -85,7 +85,7 @@ template <class V, int C, bool kOverlap>
   }
 }
 
-// Channels [begin, end): begin a multiple of 16, and so is end, or it is dim.
+// Pools channels [begin, end): begin is a multiple of 16, and so is end, or it is dim.
 void compress(const CompressArgs& args, int span_index, int begin, int end) {
   using V = F32x16;
   if (args.overlap) {

@@ -7,11 +7,12 @@
 //                 (12582912 + I) k s / 4; less 12582912 k s / 4 it is added to y. Four instructions instead of two,
 //                 none of which needs the multipliers, on which AMD processors run the dot products, too.
 //
-// A tile of 64 keys: [group of 16 keys][block][dword of the row][its even dims, its odd dims] lines of 64 bytes, four
-// dims for each key; then the scales, by block: [k, -12582912 k][64 keys], or the exponent of k in its place.
+// A tile of 64 keys: lines of 64 bytes, [group of 16 keys][block][dword of the row][its even dims, its odd dims], with
+// four dims for each key. The scales follow, by block: [k, -12582912 k][64 keys], or the exponent of k in its place.
 //
-// An Isa has Vec, kByExponents, kFp4Groups, kFp4Heads, transpose (see below), Bytes with e2m1_low and e2m1_high, which
-// decode the low and the high nibbles of sixteen dwords, and Dot, sums of four products each in sixteen lanes.
+// An Isa has Vec, kByExponents, kFp4Groups, kFp4Heads, transpose (see below), and Bytes with e2m1_low and e2m1_high,
+// which decode the low and the high nibbles of sixteen dwords. Its Dot has sums of four products each in sixteen lanes.
+// Used by index.isa.cc and kernels/cpu/avx512_vnni/index_fp4.cc.
 #pragma once
 
 #include "kernels/cpu/attention/index_scorer.h"
@@ -22,9 +23,9 @@ namespace sluice::cpu::SLUICE_ISA {
 
 // A query's block of 32 dims.
 struct IndexQueryBlock {
-  std::int32_t start;  // where a sum begins; by exponents with that of s / 4 added
+  std::int32_t start;  // the start of a sum; by exponents with the exponent of s / 4 added
   std::int32_t scale;  // the bits of s / 4; by exponents those of 12582912 s / 4
-  // Eight dims after the other, each as 0 2 4 6 1 3 5 7: as they lie in the nibbles of a dword.
+  // Eight dims after the other, each eight as 0 2 4 6 1 3 5 7: the order of the nibbles of a dword.
   std::int8_t codes[32];
 };
 
@@ -48,7 +49,7 @@ class IndexFp4 {
     queries_ = reinterpret_cast<IndexQueryBlock*>(scales_ + scales);
     const float* q = args.q + static_cast<std::ptrdiff_t>(begin) * heads_ * args.dims;
     for (std::size_t i = 0; i < queries; ++i) code_query(q + i * kBlockDims, queries_[i]);
-    // Lines ahead for each block of a first row's products, so that all have been asked for at its end.
+    // The lines to fetch ahead for each block of a first row's products, so that all have been asked for at its end.
     const int blocks = kKeys / 16 / kGroups * ((heads_ + kHeads - 1) / kHeads) * blocks_;
     ahead_ = (kKeys * ((args.dims / 2 + 63) / 64) + blocks - 1) / blocks;
   }
@@ -183,7 +184,7 @@ class IndexFp4 {
     }
     return I::load(codes);
   }
-  // As in a page of keys of four blocks.
+  // True for a page of keys of four blocks.
   [[gnu::always_inline]] static bool blocks_are_side_by_side(const RowRef* rows) {
     return rows[1].scales == rows[0].scales + 4 && rows[15].scales == rows[0].scales + 60;
   }
@@ -209,7 +210,7 @@ class IndexFp4 {
 
   int heads_, blocks_, begin_, ahead_;
   const RowRef* rows_ = nullptr;
-  unsigned decoded_ = 0;  // groups of the tile, each first one of kGroups
+  unsigned decoded_ = 0;  // groups of the tile, by each first one of kGroups
   std::byte* keys_;
   float* scales_;
   IndexQueryBlock* queries_;

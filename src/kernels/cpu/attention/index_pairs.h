@@ -1,11 +1,13 @@
-// The indexer's dot products as chains over pairs of dims, the odd one first (kernels/ops/indexer.h), with keys of any
-// other codec than FP4 as cells: floats, two for a pair of dims, or what else Isa::Pairs makes of them. A tile is
-// [cell][kKeys], the dims padded with zeros to a multiple of 16.
+// The indexer's dot products as chains over pairs of dims, the odd one first (kernels/ops/indexer.h). The keys, of any
+// codec but FP4, are cells: floats, two for a pair of dims, or whatever else Isa::Pairs makes of a pair. A tile is
+// [cell][kKeys], with the dims padded with zeros to a multiple of 16.
 //
 // Isa::Pairs has kCells, the cells of a pair (1 or 2), kKeys, and
 //   store_keys(dwords, to, stride)   the cells of four dims of sixteen keys
 //   store_queries(x, to)             the cells of sixteen dims of a query
 //   add<H, G>(y, q, ldq, keys)       y[h][g] += a pair of dims of query h (cells at q + h * ldq) and keys of group g
+// Used by index.isa.cc, kernels/cpu/avx2/index_isa.h, kernels/cpu/avx512/index_isa.h and
+// kernels/cpu/avx512_bf16/index_pairs.cc.
 #pragma once
 
 #include "kernels/cpu/attention/index_scorer.h"

@@ -1,27 +1,28 @@
 // The indexer's tiles (kernels/ops/indexer.h): keys lie in lanes, sixteen to a vector, decoded once for all rows and
-// heads of the tile. What a dot product is made of is a Product: IndexFp4 (index_fp4.h) or IndexPairs (index_pairs.h).
+// heads of the tile. A Product computes the dot products: IndexFp4 (index_fp4.h) or IndexPairs (index_pairs.h).
 //
-// A Product has kKeys (keys at once), kGroups (vectors of keys side by side), kHeads (heads side by side), and
+// A Product has kKeys (keys at once), kGroups (vectors of keys at once), kHeads (heads at once), and
 //   Product(args, begin, end)          codes the queries of these rows
-//   turn_to(rows)                      these are the keys now
-//   decoded(group)                     whether groups [group, group + kGroups) of them are decoded
+//   turn_to(rows)                      makes these rows the keys
+//   decoded(group)                     true if groups [group, group + kGroups) of them are decoded
 //   dots<H, kDecode>(row, head, group, y, ahead)
 //                                      y[H][kGroups] = dot(q of `row`, head .. head + H; those groups' keys), decoding
 //                                      them on the way if kDecode
-// Keys are decoded where they are first multiplied: either alone would leave half of the core idle.
+// Keys are decoded where they are first multiplied: decoding or products alone would leave half of the core idle.
+// Used by index_fp4.h and index_pairs.h.
 #pragma once
 
 #include "kernels/cpu/order.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// The lines of the keys that come next, fetched a few at a time between products: the loads of one core are limited by
+// The lines of the keys that come next, fetched a few at a time between products. The loads of one core are limited by
 // the lines under way, so that fetching in bursts stalls it.
 class IndexAhead {
  public:
   [[gnu::always_inline]] IndexAhead(const RowFormat& format, const RowRef* rows, int count)
       : rows_(rows), count_(count), lines_((format.data_bytes + 63) / 64) {}
-  // Some lines more.
+  // Fetches some more lines.
   [[gnu::always_inline]] void fetch(int lines) {
     for (; lines > 0 && at_ < count_; --lines) {
       const std::byte* data = rows_[at_].data + 64 * line_;
@@ -89,7 +90,7 @@ class IndexScorer {
     if (candidates.capacity > 0) add_candidates<V>(scores, first, count, args_.top_k, candidates);
   }
 
-  // H heads, or half as many and so on where fewer are left; returns how many.
+  // Scores H heads, or half as many and so on if fewer are left; returns how many.
   template <int H>
   [[gnu::always_inline]] int heads(int row, int head, int group, V (&sums)[kGroups], IndexAhead& ahead) {
     if constexpr (H > 1) {

@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kIndexTileRows = 16;  // rows that share decoded keys, anchored at absolute positions
 constexpr int kTilesPerThread = 4;
-// Entries of a tile where a row's are cut, at least; and a row's candidates. The more room, the rarer they are thinned
-// out, at some passes over all of them.
+// The least entries of a tile if a row's are cut, and the room for a row's candidates. With more room, candidates are
+// thinned out less often, which takes some passes over all of them.
 constexpr std::int32_t kTileEntries = 2048;
 constexpr int kCandidates = 2048;
 
@@ -24,7 +24,7 @@ struct RowGroup {
   std::int32_t entries;
   std::int32_t chunk_entries = 0;
   int chunks = 0;
-  std::size_t found = 0;  // with several: where their results begin, [row][chunk]
+  std::size_t found = 0;  // with several chunks: where the rows' results begin, [row][chunk]
 };
 struct ScoreTile {
   int group, chunk;
@@ -32,7 +32,7 @@ struct ScoreTile {
 struct RowTile {
   int group, row;
 };
-// The best of a chunk for a row: how many, in slots of top_k keys and top_k entries.
+// The best of a chunk for a row: their number, in slots of top_k keys and top_k entries.
 struct Plan {
   std::vector<RowGroup> groups;
   std::vector<ScoreTile> tiles;
@@ -98,7 +98,7 @@ class Selection {
     std::iota(selected, selected + args_.count[row], args_.first_entry);
   }
 
-  // Cuts entries where there are fewer groups than threads want tiles. The cuts change no result.
+  // Cuts entries if there are fewer groups than threads want tiles. The cuts change no result.
   void cut() {
     std::size_t work = 0;
     for (const RowGroup& group : plan_.groups) work += scores_of(group);
@@ -180,7 +180,7 @@ class Selection {
     std::copy_n(best.entries, best.count, args_.selected + static_cast<std::ptrdiff_t>(row) * args_.top_k);
   }
 
-  // The best of a row's chunks, in the order of the chunks, so that entries ascend.
+  // Merges the best of a row's chunks, in the order of the chunks, so that entries ascend.
   void merge_all() {
     const std::size_t held = plan_.counts.size() * static_cast<std::size_t>(args_.top_k);
     const std::size_t per_row = 16 * held / std::max<std::size_t>(plan_.merged.size(), 1);
@@ -207,7 +207,7 @@ class Selection {
   const Exec& exec_;
   const IndexSelectArgs& args_;
   Plan& plan_;
-  bool alone_ = false;  // all of it on this thread
+  bool alone_ = false;  // all of it runs on this thread
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// How this target reads FP8 weights: lines in Fp8Order::kNibbles, as bf16, whose two bytes come from tables of bytes.
-// Nothing but additions, shifts and permutations of bytes, so that it runs beside the multiply-adds. The NaN codes give
-// 480.
+// The decoder of FP8 weights for this target. It reads lines in Fp8Order::kNibbles as bf16, whose two bytes come from
+// tables of bytes. It has only additions, shifts and permutations of bytes, so that it runs in parallel with the
+// multiply-adds. The NaN codes give 480.
 #pragma once
 
 #include <immintrin.h>
@@ -14,9 +14,9 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Of a normal number the high byte of its bf16 is that of the high nibble, and the low byte the low nibble and zeros.
-// A subnormal one, mantissa * 2^-9, differs from that in the bits of `high_fix` and `low_fix`, which begin with eight
-// zeros for the normal numbers below 24.
+// For a normal number, the high byte of its bf16 is the entry of the high nibble, and the low byte is the low nibble
+// and zeros. A subnormal one, mantissa * 2^-9, differs from that in the bits of `high_fix` and `low_fix`, which begin
+// with eight zeros for the normal numbers below 24.
 struct Fp8NibbleTables {
   constexpr Fp8NibbleTables() {
     for (int i = 0; i < 16; ++i) high[i] = static_cast<std::uint8_t>((0x3C + i / 2) | i % 2 << 7);
@@ -39,7 +39,7 @@ inline constexpr Fp8NibbleTables kFp8Nibbles;
 class Fp8Decoder {
  public:
   using Line = const std::byte*;
-  // With so many the sums, a pair of weights and an input take 15 registers; more do not fit anyway.
+  // With this many rows the sums, a pair of weights and an input occupy 15 registers; more do not fit anyway.
   static constexpr int kRowsWithoutConstants = 5;
   SLUICE_VEC Line load(const std::byte* line) const { return line; }
   template <int P>
@@ -50,7 +50,7 @@ class Fp8Decoder {
     const __m256i small = _mm256_adds_epu8(codes, above_small_);
     const __m256i high =
         _mm256_xor_si256(_mm256_shuffle_epi8(high_, high_nibbles), _mm256_shuffle_epi8(high_fix_, small));
-    // Of the odd inputs' bytes the low nibble is left over from the byte before.
+    // In the odd inputs' bytes the low nibble is left over from the byte before.
     const __m256i low = _mm256_xor_si256(_mm256_slli_epi16(codes, 4), _mm256_shuffle_epi8(low_fix_, small));
     const I32x16 pairs{_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)};
     odd = as_float(pairs & I32x16{odd_, odd_});

@@ -1,4 +1,4 @@
-// What the indexer's kernels of this target are made of (cpu/index_fp4.h, cpu/index_pairs.h).
+// The instructions of this target that the indexer's kernels use (cpu/index_fp4.h, cpu/index_pairs.h).
 #pragma once
 
 #include "kernels/cpu/attention/index_pairs.h"
@@ -45,7 +45,7 @@ class IndexIsa {
     }
   };
 
-  // Dword `offset` / 4 + i of sixteen rows to lane j of to[i].
+  // Copies dword `offset` / 4 + i of sixteen rows to lane j of to[i].
   SLUICE_VEC static void transpose(const RowRef* rows, int offset, I32x16 (&to)[4]) {
     __m256i low[4], high[4];
     transpose_eight(rows, offset, low);

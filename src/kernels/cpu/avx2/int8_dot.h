@@ -9,8 +9,8 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// For signed bytes: the products of a pair, of absolute values, fit. An input's code is never -128, whose sign could
-// not be changed.
+// Products of signed bytes: the products of a pair, of absolute values, fit. An input's code is never -128, whose sign
+// could not be changed.
 template <class Values>
 struct SignedPairsOf : Values {
   SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m256i x) {

@@ -1,5 +1,6 @@
-// What the AVX2 kernels of integer products share: lines of weights as unsigned bytes, and the parts of
-// cpu/linear_int8.h's Int8 that do not depend on the instruction that multiplies them.
+// Lines of weights as unsigned bytes, and the parts of cpu/linear_int8.h's Int8 that do not depend on the instruction
+// that multiplies them. The AVX2 kernels of integer products share them.
+// Used by int8_dot.h and kernels/cpu/avx2_vnni/int8_dot.h.
 #pragma once
 
 #include <array>
@@ -57,7 +58,7 @@ struct Nibbles : LineBytes {
   }
 };
 
-// What nibbles number: Table::bytes() are sixteen.
+// The bytes that nibbles are numbers of: Table::bytes() are sixteen.
 template <class Table>
 class NumberedBytes : public LineBytes {
  public:
@@ -80,7 +81,7 @@ SLUICE_VEC __m256i dot_of_pairs(__m256i positive, __m256i x) {
   return _mm256_madd_epi16(_mm256_maddubs_epi16(positive, x), _mm256_set1_epi16(1));
 }
 
-// For bytes up to 128: two of them times codes up to 127 do not saturate.
+// Products of bytes up to 128: two of them times codes up to 127 do not saturate.
 template <class Values>
 struct PairsOf : Values {
   SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m256i x) {

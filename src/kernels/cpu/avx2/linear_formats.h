@@ -1,4 +1,5 @@
 // The AVX2 parts of kernels/cpu/linear/linear_tile.h: register tiles, and the decoder of FP4.
+// Used by int8_dot.h and kernels/cpu/avx2_vnni/int8_dot.h.
 #pragma once
 
 #include <immintrin.h>
@@ -29,7 +30,7 @@ struct LinearIsa {
   static constexpr CpuFeatures kBf16PanelsNeed{};
 };
 
-// The codes that the low four bits of each lane number.
+// The codes whose numbers are the low four bits of each lane.
 template <class Form>
 SLUICE_VEC F32x16 numbered_codes(I32x16 numbers) {
   const __m256 lower = _mm256_load_ps(kLevels<Form>.data()), upper = _mm256_load_ps(kLevels<Form>.data() + 8);

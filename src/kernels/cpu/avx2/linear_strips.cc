@@ -34,7 +34,7 @@ void store(std::byte* p, __m128i v) {
   }
 }
 
-// Each writes column `c`, whose line begins at `line` (f32: whose strip does).
+// Each strip type writes column `c`, whose line begins at `line` (f32: whose strip begins there).
 struct Bf16Strip {
   static constexpr int kSteps = 4;
   [[gnu::always_inline]] static void put(const __m128i (&column)[kQuarters], std::byte* line) {
@@ -45,7 +45,7 @@ struct Bf16Strip {
 
 struct Mxfp4Strip {
   static constexpr int kSteps = 4;
-  // Every second nibble of each dword, from the lowest on, as one word in the low half of each word's byte.
+  // Joins every second nibble of each dword, from the lowest on, as one word in the low half of each word's byte.
   [[gnu::always_inline]] static __m128i join(__m128i nibbles) {
     return _mm_and_si128(_mm_or_si128(nibbles, _mm_srli_epi16(nibbles, 4)), _mm_set1_epi16(0x00FF));
   }
@@ -97,7 +97,7 @@ struct Fp8NibblesStrip {
 
 struct Fp8PlanesStrip {
   static constexpr int kSteps = 4;
-  // Bytes 0 and 2 of the dwords of all quarters, to planes 0 and 2 of `line`.
+  // Writes bytes 0 and 2 of the dwords of all quarters to planes 0 and 2 of `line`.
   [[gnu::always_inline]] static void put_evens(const __m128i (&column)[kQuarters], std::byte* line) {
     const __m128i low = _mm_set1_epi16(0x00FF);
     const auto bytes = [&](int q) __attribute__((always_inline)) { return _mm_and_si128(column[q], low); };

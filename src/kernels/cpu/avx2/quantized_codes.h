@@ -1,4 +1,5 @@
-// The codes of half a QuantizedBlock (kernels/weights/linear_inputs.h), in bytes of AVX: for AVX-512, too.
+// The codes of half a QuantizedBlock (kernels/weights/linear_inputs.h), in bytes of AVX; AVX-512 uses them, too.
+// Used by kernels/cpu/linear/linear_inputs.isa.cc.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace sluice::cpu::SLUICE_ISA {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_shuffle_epi8(codes, order));
   constexpr int kOffset = 128;  // bytes are summed as unsigned ones
   const __m128i bytes = _mm_xor_si128(codes, _mm_set1_epi8(static_cast<char>(kOffset)));
-  const __m128i sums = _mm_sad_epu8(bytes, _mm_setzero_si128());  // of eight each
+  const __m128i sums = _mm_sad_epu8(bytes, _mm_setzero_si128());  // the sums of eight each
   return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * kOffset;
 }
 

@@ -1,6 +1,7 @@
 // Sixteen f32 lanes in two AVX2 registers: the primitives over which cpu/*.h write every algorithm once.
 // cpu/avx512/vec.h has the same names. Everything is inlined, and lives in this ISA's own namespace, so that no code
 // compiled for this ISA can be linked into another one's.
+// Used by fp8_decoder.h, index_isa.h, int8_values.h and linear_formats.h.
 #pragma once
 
 #include <immintrin.h>
@@ -40,7 +41,7 @@ struct I32x16 {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
   }
-  SLUICE_VEC static __m256i nibbles(__m128i bytes) {  // of four bytes
+  SLUICE_VEC static __m256i nibbles(__m128i bytes) {  // the nibbles of four bytes
     const __m256i wide = _mm256_cvtepu8_epi64(bytes);
     return _mm256_and_si256(_mm256_or_si256(wide, _mm256_slli_epi64(wide, 28)), _mm256_set1_epi32(15));
   }
@@ -60,7 +61,7 @@ struct I32x16 {
   SLUICE_VEC void store_words(std::byte* p) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), low_words(*this));
   }
-  SLUICE_VEC __m128i low_bytes() const {  // of each lane
+  SLUICE_VEC __m128i low_bytes() const {  // each lane's low byte
     const __m256i words = _mm256_and_si256(low_words(*this), _mm256_set1_epi16(0xFF));
     return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   }
@@ -114,7 +115,8 @@ SLUICE_VEC Mask16 equal(I32x16 a, I32x16 b) {
 SLUICE_VEC I32x16 select(Mask16 m, I32x16 yes, I32x16 no) {
   return {_mm256_blendv_epi8(no.lo, yes.lo, m.lo), _mm256_blendv_epi8(no.hi, yes.hi, m.hi)};
 }
-// Writes the lanes of `mask`, packed, and anything behind them, sixteen lanes at most; returns how many are of `mask`.
+// Writes the lanes of `mask`, packed, and anything after them, sixteen lanes at most; returns how many lanes `mask`
+// has.
 SLUICE_VEC int compress_store(std::int32_t* p, Mask16 mask, I32x16 a) {
   alignas(32) std::int32_t lanes[16];
   a.store(lanes);
@@ -129,7 +131,7 @@ SLUICE_VEC Mask16 first_lanes(int n) {
 struct F32x16 {
   using Int = I32x16;
   using Mask = Mask16;
-  // Register blocks that fit: heads at once in a dot tile, heads x 16 dims in a value tile.
+  // Register blocks that fit: heads at once in a dot tile, and heads x 16 dims in a value tile.
   static constexpr int kDotHeads = 1, kValueHeads = 4, kValueVectors = 1;
 
   __m256 lo, hi;
@@ -167,7 +169,7 @@ struct F32x16 {
     _mm256_maskstore_ps(p, m.lo, lo);
     _mm256_maskstore_ps(p + 8, m.hi, hi);
   }
-  // Whether any of 64 e4m3 codes is a NaN.
+  // True if any of 64 e4m3 codes is a NaN.
   SLUICE_VEC static bool has_e4m3_nan(const std::byte* p) {
     const __m256i nan = _mm256_set1_epi8(0x7F);
     const __m256i* block = reinterpret_cast<const __m256i*>(p);

@@ -1,4 +1,4 @@
-// Integer products (cpu/linear_int8.h) by AVX-VNNI, four in one instruction, where AVX2 alone takes three: the same
+// Integer products (cpu/linear_int8.h) by AVX-VNNI, four in one instruction, for which AVX2 alone needs three: the same
 // sums.
 #pragma once
 

@@ -1,5 +1,5 @@
-// How this target reads FP8 weights (cpu/linear_fp8.isa.cc): lines in Fp8Order::kPlanes, through f16. The NaN codes
-// give 480.
+// The decoder of FP8 weights for this target (cpu/linear_fp8.isa.cc): lines in Fp8Order::kPlanes, through f16. The NaN
+// codes give 480.
 #pragma once
 
 #include <cstddef>

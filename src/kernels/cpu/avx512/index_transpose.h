@@ -1,4 +1,5 @@
-// The dwords of sixteen rows, turned so that a row is a lane: what the indexer's kernels of this ISA share.
+// The dwords of sixteen rows, turned so that a row is a lane. The indexer's kernels of this ISA share this.
+// Used by index_isa.h, kernels/cpu/avx512_bf16/index_pairs.cc and kernels/cpu/avx512_vnni/index_fp4.cc.
 #pragma once
 
 #include "kernels/cpu/avx512/vec.h"
@@ -7,7 +8,7 @@
 namespace sluice::cpu::SLUICE_ISA {
 
 struct IndexTranspose {
-  // Dword `offset` / 4 + i of sixteen rows to lane j of to[i].
+  // Copies dword `offset` / 4 + i of sixteen rows to lane j of to[i].
   SLUICE_VEC static void transpose(const RowRef* rows, int offset, I32x16 (&to)[4]) {
     const auto quarter = [&](int i) {
       return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i].data + offset));

@@ -9,8 +9,8 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// For signed bytes: the products of a pair, of absolute values, fit. An input's code is never -128, whose sign could
-// not be changed.
+// Products of signed bytes: the products of a pair, of absolute values, fit. An input's code is never -128, whose sign
+// could not be changed.
 template <class Values>
 struct SignedPairsOf : Values {
   SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m512i x) {
@@ -19,7 +19,7 @@ struct SignedPairsOf : Values {
   }
 };
 
-// Signed: the 128 is off again.
+// The bytes are signed: the 128 is off again.
 struct SignedBytes : WholeBytes {
   SLUICE_VEC static Bytes low(const std::byte* line) {
     return _mm512_xor_si512(load_bytes(line), _mm512_set1_epi8(static_cast<char>(0x80)));

@@ -1,5 +1,6 @@
-// What the AVX-512 kernels of integer products share: lines of weights as unsigned bytes, and the parts of
-// cpu/linear_int8.h's Int8 that do not depend on the instruction that multiplies them.
+// Lines of weights as unsigned bytes, and the parts of cpu/linear_int8.h's Int8 that do not depend on the instruction
+// that multiplies them. The AVX-512 kernels of integer products share them.
+// Used by kernels/cpu/avx512, kernels/cpu/avx512_amx and kernels/cpu/avx512_vnni.
 #pragma once
 
 #include <array>
@@ -68,18 +69,18 @@ class LevelBytes : public LineBytes {
   __m512i values_ = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(kBytes.data())));
 };
 
-// MXFP4's scales: factors of usual ones are sums of integers.
+// MXFP4's scales: the factors of usual scales are sums of integers.
 struct Mxfp4Scales : Mxfp4Int8Scales<F32x16> {
-  static constexpr int kLeast = 2, kMost = 232;  // whose factors are normal numbers
+  static constexpr int kLeast = 2, kMost = 232;  // their factors are normal numbers
 
-  // Of 64 outputs.
+  // True if the scales of 64 outputs are usual ones.
   SLUICE_VEC static bool are_usual(const std::byte* scales) {
     const __m512i above = _mm512_sub_epi8(_mm512_loadu_si512(scales), _mm512_set1_epi8(kLeast));
     return _mm512_cmpgt_epu8_mask(above, _mm512_set1_epi8(static_cast<char>(kMost - kLeast))) == 0;
   }
   SLUICE_VEC static void load_usual_factors(const std::byte* scales, F32x16 (&factors)[kFactors]) {
     const I32x16 exponent = shift_left<23>(I32x16::load_bytes(scales));
-    constexpr int kBias = 127, kHalf = 1;  // of e8m0, and the half of the scale
+    constexpr int kBias = 127, kHalf = 1;  // the bias of e8m0, and the half of the scale
     factors[0] = as_float(exponent - I32x16::broadcast((kBias + kHalf) << 23));
     factors[1] = as_float(exponent + I32x16::broadcast(kQuantizedMagicBits - ((kBias + kHalf) << 23)));
   }
@@ -90,7 +91,7 @@ SLUICE_VEC __m512i dot_of_pairs(__m512i positive, __m512i x) {
   return _mm512_madd_epi16(_mm512_maddubs_epi16(positive, x), _mm512_set1_epi16(1));
 }
 
-// For bytes up to 128: two of them times codes up to 127 do not saturate.
+// Products of bytes up to 128: two of them times codes up to 127 do not saturate.
 template <class Values>
 struct PairsOf : Values {
   SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m512i x) {

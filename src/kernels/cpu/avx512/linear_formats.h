@@ -1,4 +1,6 @@
 // The AVX-512 parts of kernels/cpu/linear/linear_tile.h: register tiles, and the decoder of FP4.
+// Used by kernels/cpu/avx512, kernels/cpu/avx512_amx, kernels/cpu/avx512_bf16, kernels/cpu/avx512_vnni and
+// kernels/cpu/avx512vbmi.
 #pragma once
 
 #include <array>
@@ -20,7 +22,7 @@ struct LinearIsa {
   static constexpr int kRowsGroupsInnermost = 2;
   static constexpr int kPanelRows = 6, kPanelGroups = 4;
   static constexpr int kBlockGroups = 0;
-  // Decoding a plain weight costs so little that panels do not pay, except for bf16 where shifts take the place of
+  // Decoding a plain weight costs so little that panels do not pay. The exception is bf16 if shifts need the ports of
   // multiply-adds (Intel).
   static constexpr RowsAtOnce kF32Rows{.direct = 6};
   static constexpr RowsAtOnce kBf16Rows{.direct = 6, .panel_from = 17};
@@ -34,7 +36,7 @@ struct StreamingIsa : LinearIsa {
   static constexpr bool kStreams = true;
 };
 
-// The codes that the low four bits of each lane number.
+// The codes whose numbers are the low four bits of each lane.
 template <class Form>
 SLUICE_VEC F32x16 numbered_codes(I32x16 numbers) {
   return {_mm512_permutexvar_ps(numbers.v, _mm512_load_ps(kLevels<Form>.data()))};

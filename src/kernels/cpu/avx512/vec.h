@@ -1,6 +1,7 @@
 // Sixteen f32 lanes in one AVX-512 register: the primitives over which cpu/*.h write every algorithm once.
 // cpu/avx2/vec.h has the same names. Everything is inlined, and lives in this ISA's own namespace, so that no code
 // compiled for this ISA can be linked into another one's.
+// Used by kernels/cpu/avx512, kernels/cpu/avx512_bf16 and kernels/cpu/avx512vbmi.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,7 @@ struct I32x16 {
     return {_mm512_and_si512(_mm512_or_si512(wide, _mm512_slli_epi64(wide, 28)), _mm512_set1_epi32(15))};
   }
   SLUICE_VEC void store(std::int32_t* p) const { _mm512_storeu_si512(p, v); }
-  SLUICE_VEC __m128i low_bytes() const { return _mm512_cvtepi32_epi8(v); }  // of each lane
+  SLUICE_VEC __m128i low_bytes() const { return _mm512_cvtepi32_epi8(v); }  // each lane's low byte
   SLUICE_VEC void store_bytes(std::byte* p) const { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), low_bytes()); }
   SLUICE_VEC void store_words(std::byte* p) const {  // the low 16 bits of each lane
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
@@ -89,7 +90,8 @@ SLUICE_VEC Mask16 equal(I32x16 a, I32x16 b) {
 SLUICE_VEC I32x16 select(Mask16 m, I32x16 yes, I32x16 no) {
   return {_mm512_mask_blend_epi32(m.m, no.v, yes.v)};
 }
-// Writes the lanes of `mask`, packed, and anything behind them, sixteen lanes in all; returns how many are of `mask`.
+// Writes the lanes of `mask`, packed, and anything after them, sixteen lanes in all; returns how many lanes `mask`
+// has. (Compressing right into memory takes a hundred cycles and more on AMD processors.)
 // (Compressing right into memory takes a hundred cycles and more on AMD processors.)
 SLUICE_VEC int compress_store(std::int32_t* p, Mask16 mask, I32x16 a) {
   _mm512_storeu_si512(p, _mm512_maskz_compress_epi32(mask.m, a.v));
@@ -99,7 +101,7 @@ SLUICE_VEC int compress_store(std::int32_t* p, Mask16 mask, I32x16 a) {
 struct F32x16 {
   using Int = I32x16;
   using Mask = Mask16;
-  // Register blocks that fit: heads at once in a dot tile, heads x 16 dims in a value tile.
+  // Register blocks that fit: heads at once in a dot tile, and heads x 16 dims in a value tile.
   static constexpr int kDotHeads = 4, kValueHeads = 4, kValueVectors = 4;
 
   __m512 v;
@@ -127,7 +129,7 @@ struct F32x16 {
   }
   SLUICE_VEC void store(float* p) const { _mm512_storeu_ps(p, v); }
   SLUICE_VEC void store_first(float* p, int n) const;
-  // Whether any of 64 e4m3 codes is a NaN.
+  // True if any of 64 e4m3 codes is a NaN.
   SLUICE_VEC static bool has_e4m3_nan(const std::byte* p) {
     const __m512i nan = _mm512_set1_epi8(0x7F);
     return _mm512_cmpeq_epi8_mask(_mm512_and_si512(_mm512_loadu_si512(p), nan), nan) != 0;
@@ -244,8 +246,8 @@ SLUICE_VEC __m512 partial_sums(F32x16 a, F32x16 b, F32x16 c, F32x16 d) {
 template <int H>
 SLUICE_VEC void store_tree_sums(const F32x16 (&acc)[H][4], float* out, std::ptrdiff_t stride) {
   if constexpr (H == 4) {
-    // Register i holds, for its key i, the partial sums of heads 0..3; transposed inside each quarter, the sums of a
-    // head's four keys come to lie side by side.
+    // Register i holds, for its key i, the partial sums of heads 0..3. Transposed inside each quarter, the sums of a
+    // head's four keys come to lie next to each other.
     __m512 p[4];
     for (int i = 0; i < 4; ++i) p[i] = partial_sums(acc[0][i], acc[1][i], acc[2][i], acc[3][i]);
     const __m512 t0 = _mm512_unpacklo_ps(p[0], p[1]), t1 = _mm512_unpackhi_ps(p[0], p[1]);

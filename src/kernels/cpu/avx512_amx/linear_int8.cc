@@ -1,8 +1,8 @@
 // MXFP4 weights times int8 inputs (kernels/ops/linear.h) on AMX, for many rows: the integers of a block of 32 inputs
 // are exact in any order, so these are the bits of cpu/linear_int8.h.
 //
-// A tile product takes 16 rows x 32 inputs and 32 inputs x 16 outputs; its sums go through L1 to the vector registers,
-// where they meet their scales, which takes longer than the product.
+// A tile product multiplies 16 rows x 32 inputs by 32 inputs x 16 outputs. Its sums go through L1 to the vector
+// registers, where they meet their scales, which takes longer than the product.
 #include "kernels/cpu/linear/linear_int8.h"
 
 #include <algorithm>
@@ -25,8 +25,8 @@ namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
 constexpr int kRows = 16, kGroups = LinearIsa::kTileGroups, kOutputs = kGroups * kGroupOutputs;
-constexpr int kChunkRows = 96, kChunkBlocks = 64;  // what lies in L2 at a time
-constexpr int kBlockLines = 4;                     // of a group
+constexpr int kChunkRows = 96, kChunkBlocks = 64;  // they lie in L2 at a time
+constexpr int kBlockLines = 4;                     // lines of a group
 
 // ldtilecfg: tile 0 has sums, 1 rows' codes, 2 weights.
 struct alignas(64) TileShapes {
@@ -59,8 +59,8 @@ struct Inputs {
 
 using Scales = Mxfp4Int8Scales<F32x16>;
 
-// A tile of weights, decoded: [group][line][low, high] is what a tile product wants, 4 inputs of 16 outputs a line, as
-// signed bytes.
+// A tile of weights, decoded: [group][line][low, high] is the operand of a tile product, 4 inputs of 16 outputs a line,
+// as signed bytes.
 struct Weights {
   alignas(64) std::byte codes[kChunkBlocks][kGroups][2 * kBlockLines][64];
   alignas(64) F32x16 factors[kChunkBlocks][kGroups][Scales::kFactors];
@@ -99,8 +99,8 @@ using Sums = std::int32_t[kRows][kGroupOutputs];
   _tile_stored(0, sums, 64);
 }
 
-// y [kRows][kOutputs] of rows [row, row + kRows), after `blocks` blocks. The sums of a block meet their scales while
-// the next block's products run; a group's y stays in registers.
+// Writes y [kRows][kOutputs] of rows [row, row + kRows), after `blocks` blocks. The sums of a block meet their scales
+// while the next block's products run; a group's y stays in registers.
 [[gnu::noinline]] void multiply(const Inputs& x, const Weights& weights, int row, int blocks, float* y) {
   const I32x16 magic = I32x16::broadcast(kQuantizedMagicBits);
   alignas(64) Sums sums[2];
@@ -130,7 +130,7 @@ struct Scratch {
   alignas(64) float y[kChunkRows * kOutputs];
 };
 
-// Rows [row, row + rows) of a tile; the sums of the chunks of blocks before are in the job's y.
+// Adds a chunk to rows [row, row + rows) of a tile; the sums of the chunks of blocks before it are in the job's y.
 void add_chunk(const LinearTile& tile, const LinearJob& job, int row, int rows, bool first, int blocks, Scratch& s) {
   const auto outputs = static_cast<std::size_t>(kOutputs) * sizeof(float);
   for (int r = 0; r < rows; ++r) {
@@ -144,7 +144,7 @@ void add_chunk(const LinearTile& tile, const LinearJob& job, int row, int rows, 
   }
 }
 
-// Outputs of whole tiles.
+// Computes outputs of whole tiles.
 void run_whole(const LinearJob& job, int rows, int begin, int end) {
   const TileShapes shapes;
   _tile_loadconfig(&shapes);

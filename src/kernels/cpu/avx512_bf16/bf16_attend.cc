@@ -1,5 +1,6 @@
 // Attention of bf16 by the bf16 dot instruction. A cell is two dims of a row, d in the low half and d + 16 in the high
-// one, which the instruction takes first; weights and values meet as pairs of keys instead, which are made on the way.
+// one, which the instruction multiplies first. Weights and values are multiplied as pairs of keys instead, which are
+// made on the way.
 #include <cstdint>
 
 #include "kernels/cpu/attention/attend_tile.h"
@@ -66,7 +67,7 @@ struct DotProducts {
   template <int H, int D>
   SLUICE_VEC static void value(const float* weights, std::ptrdiff_t stride, const Cell* const* keys, int first,
                                int last, int d, F32x16 (&acc)[H][D]) {
-    // Word w of the pairs of dims d + 0..15 is the low half of a cell, of the first key's where w is even.
+    // Word w of the pairs of dims d + 0..15 is the low half of a cell; it is the first key's if w is even.
     const __m512i low_halves = _mm512_mask_blend_epi16(kHighHalves, words(), _mm512_add_epi16(words(), second_key()));
     const __m512i high_halves = _mm512_add_epi16(low_halves, _mm512_set1_epi16(1));
     const auto* pairs = reinterpret_cast<const std::uint32_t*>(weights);
@@ -91,7 +92,7 @@ struct DotProducts {
  private:
   static constexpr __mmask32 kHighHalves = 0xAAAAAAAAU;
 
-  // Straight from codes to cells; false if a shape, a scale or a code wants the general form.
+  // Decodes straight from codes to cells; returns false if a shape, a scale or a code needs the general form.
   SLUICE_VEC static bool decode(const RowFormat& format, RowRef row, Cell* into) {
     const auto put = [&](int line, __m512i cells)
                          __attribute__((always_inline)) { _mm512_storeu_si512(into + 16 * line, cells); };
@@ -113,7 +114,7 @@ struct DotProducts {
         _mm512_slli_epi32(I32x16::iota().v, 1),
         _mm512_slli_epi32(_mm512_add_epi32(_mm512_slli_epi32(I32x16::iota().v, 1), _mm512_set1_epi32(1)), 16));
   }
-  // Word 2 l + 1 of a pair comes from word 2 l of the second key, which a permutation counts from 32.
+  // Word 2 l + 1 of a pair comes from word 2 l of the second key, whose words a permutation counts from 32.
   SLUICE_VEC static __m512i second_key() { return _mm512_set1_epi16(31); }
 };
 

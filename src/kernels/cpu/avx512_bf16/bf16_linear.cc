@@ -1,6 +1,6 @@
 // bf16 inputs by the bf16 dot instruction: twice the speed of f32 multiply-adds on AMD processors. It adds the odd
-// product, then the even one, each by one fma with denormals as zero, which is the order of kernels/ops/linear.h. Few
-// rows are bound by memory, and there the dot needs fewer registers, however fast it is.
+// product, then the even one, each by one fma with denormals as zero, which is the order of kernels/ops/linear.h.
+// Products of few rows are bound by memory. There the dot needs fewer registers, however fast it is.
 #include <algorithm>
 #include <cstdint>
 
@@ -72,7 +72,8 @@ using Fp8F32Scales = Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, kFp8Rows>;
 
 }  // namespace
 
-// Functions `name`, for few rows, name_ahead, for few whose weights are asked for ahead, and name_panels, for many.
+// Defines the functions `name`, for few rows, name_ahead, for few rows whose weights are asked for ahead, and
+// name_panels, for many.
 #define SLUICE_FEW(name, Format)                                          \
   void name(const LinearJob& job, int rows, int begin, int end) {         \
     run_few<LinearIsa, Format>(job, rows, begin, end);                    \
@@ -100,7 +101,8 @@ constexpr CpuFeatures kAhead{kReadsAhead}, kFast{kFastBf16Dot};
 constexpr int kFp8PanelFrom = 33, kMxfp4PanelFrom = 13;
 static_assert(kFp8PanelFrom > LinearIsa::kPanelRows && kMxfp4PanelFrom > LinearIsa::kPanelRows);
 
-// Few rows whose weights are asked for ahead, one row, then as many as there are where the dot is fast.
+// Kernels for few rows: with weights asked for ahead; without, for one row; then for as many rows as there are if the
+// dot is fast.
 #define SLUICE_FEW_KERNELS(name, of, ahead)                                                               \
   SLUICE_LINEAR(name##_ahead, of, kRoundedInputs, .rows_to = ahead, .needs = kAhead, .even_blocks = true, \
                 .any_group = true),                                                                       \

@@ -34,7 +34,7 @@ constexpr int kChains = 12, kRounds = 2000;
   return _mm512_cvtss_f32(acc[0]);
 }
 
-// The shortest of some tries, each some microseconds: whatever else the machine does lengthens some of them.
+// Returns the shortest of some tries of some microseconds each: whatever else the machine does lengthens some of them.
 double shortest_seconds(float (*run)()) {
   double shortest = 1.0;
   volatile float sink = 0.0F;

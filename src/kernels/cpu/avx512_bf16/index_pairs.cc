@@ -1,5 +1,5 @@
 // The indexer's FP8 keys and their queries as pairs of bf16, which hold them exactly, multiplied by the bf16 dot
-// instruction: it adds the odd product, then the even one, which is the order of kernels/ops/indexer.h.
+// instruction. It adds the odd product, then the even one, which is the order of kernels/ops/indexer.h.
 #include "kernels/cpu/attention/index_pairs.h"
 
 #include <bit>

@@ -1,5 +1,6 @@
-// Integer products (cpu/linear_int8.h) by AVX-512 VNNI, four in one instruction, where AVX-512 BW takes three: the same
-// sums.
+// Integer products (cpu/linear_int8.h) by AVX-512 VNNI, four in one instruction, for which AVX-512 BW needs three: the
+// same sums.
+// Used by kernels/cpu/avx512vbmi_vnni/linear_mxfp4.cc.
 #pragma once
 
 #include <type_traits>

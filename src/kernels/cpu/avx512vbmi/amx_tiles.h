@@ -1,6 +1,8 @@
-// The tile instructions that products of bf16 take, of AMX or, in a target that lacks it, emulated in plain C++, so
-// that the same kernels run in tests on machines without AMX. A tile is 16 lines of 64 bytes. Tiles are those of the
-// calling thread: from TileSession's begin to its end.
+// The tile instructions for products of bf16. They are AMX's or, in a target that lacks it, emulated in plain C++, so
+// that the same kernels run in tests on machines without AMX. A tile is 16 lines of 64 bytes. Tiles belong to the
+// calling thread, from TileSession's begin to its end.
+// Used by column_tiles.h, kernels/cpu/linear/linear_tile_row.isa.cc, kernels/cpu/linear/linear_tiles.isa.cc and
+// tile_sums.h.
 #pragma once
 
 #include <bit>
@@ -19,7 +21,7 @@ inline constexpr CpuFeatures kTilesNeed{CpuFeature::kAmxBf16};
 inline constexpr CpuFeatures kTilesNeed{CpuFeature::kEmulatedTiles};
 #endif
 
-// Tiles of sums and of rows where there are fewer than 16.
+// The number of tiles for sums and for rows, which may have fewer than 16 lines.
 inline constexpr int kNarrowTiles = 5;
 
 #ifdef __AMX_TILE__
@@ -45,7 +47,7 @@ class TileSession {
   TileSession& operator=(const TileSession&) = delete;
 };
 
-// Written out, as GCC 12 does not know that its intrinsics read and write memory.
+// Written as assembly, as GCC 12 does not know that its intrinsics read and write memory.
 template <int kTile>
 [[gnu::always_inline]] inline void tile_zero() {
   asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
@@ -54,7 +56,7 @@ template <int kTile>
 [[gnu::always_inline]] inline void tile_load(const void* from, std::size_t stride = 64) {
   asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(from), "r"(stride) : "memory");
 }
-// The same of what is not read again soon: it takes no other line's place in L1.
+// The same for memory that is not read again soon: it replaces no other line in L1.
 template <int kTile>
 [[gnu::always_inline]] inline void tile_load_once(const void* from) {
   asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(from), "r"(std::size_t{64}) : "memory");

@@ -1,8 +1,9 @@
 // Keys, queries and weights of attention as AMX tiles, and their products (kernels/cpu/attention/attend_columns.h).
 //
-// Scores are tiles of 16 keys x 16 columns: keys as they lie, queries turned, pairs of dims of a column in each dword.
-// Values are tiles of 16 columns x 16 dims: weights of a column side by side, and two keys' values side by side in each
-// dword, which unpacking two keys' lines gives: of 32 dims the first tile has those whose bit 2 is clear.
+// Scores are tiles of 16 keys x 16 columns: keys as they lie, queries turned, with pairs of dims of a column in each
+// dword. Values are tiles of 16 columns x 16 dims: the weights of a column in one line, and two keys' values in each
+// dword. Unpacking two keys' lines gives such dwords: of 32 dims the first tile has those whose bit 2 is clear.
+// Used by kernels/cpu/attention/attend_tiles.isa.cc.
 #pragma once
 
 #include <cstring>
@@ -67,7 +68,7 @@ class ColumnTiles {
     }
   }
 
-  // The last column turns all.
+  // Turns the queries of a block when its last column is given.
   void queries(int b, int column, const float* q) {
     q_[column] = q;
     if (column < kTileRows - 1) return;
@@ -116,7 +117,7 @@ class ColumnTiles {
   std::byte* value_tiles(int slot) const {
     return values_ + at(slot / kSliceInputs, 2 * kTileBytes) * value_slices(shape_);
   }
-  // Of a slot the values of slice s.
+  // Loads the values of slice s of a slot.
   __m512i value_line(int slot, int s) const {
     const int d = shape_.value_offset + s * kSliceInputs, slice = d / kSliceInputs;
     const std::byte* from = line(slot) + at(slice, kTileBytes);
@@ -141,7 +142,7 @@ class ColumnTiles {
     for (int s = 0; s < slices_; ++s) put(s, rounded_line(row_ + s * kSliceInputs, kSliceInputs));
   }
 
-  // 32 values, of which `count` are there, as bf16.
+  // Rounds 32 values, of which `count` are there, to bf16.
   static __m512i rounded_line(const float* x, int count) {
     const auto codes = [&](int first) __attribute__((always_inline)) {
       const int left = count - first;
@@ -156,7 +157,7 @@ class ColumnTiles {
     for (int i = 0; i < kTileRows; ++i) _mm512_store_si512(to + at(i, kTileLine), lines[i]);
   }
 
-  // 32 keys from `slot` on and kBlocks blocks: tiles 0 to 3 are sums, [keys][block].
+  // Computes the scores of 32 keys from `slot` on and kBlocks blocks: tiles 0 to 3 are sums, [keys][block].
   template <int kBlocks>
   void score(int slot, float* const (&s)[2]) const {
     tile_zero<0>();
@@ -187,7 +188,7 @@ class ColumnTiles {
     }
   }
 
-  // Of 32 slots a tile: a line for each column.
+  // Packs weights, 32 slots a tile, with a line for each column.
   void pack_weights(int b, int first, int last, const float* s) {
     for (int slot = first; slot < last; slot += kSliceInputs) {
       __m512i lines[kTileRows];
@@ -199,7 +200,7 @@ class ColumnTiles {
     }
   }
 
-  // 32 dims at a time: tiles 0 to 3 are sums, [block][half of the dims].
+  // Computes 32 dims of values at a time: tiles 0 to 3 are sums, [block][half of the dims].
   template <int kBlocks, class Use>
   void weigh(int first, int last, const Use& use) {
     const std::size_t step = 2 * kTileBytes * value_slices(shape_);

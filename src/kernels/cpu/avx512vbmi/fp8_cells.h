@@ -1,4 +1,5 @@
 // Values of cached rows in FP8 under a power of two, as bf16.
+// Used by column_tiles.h and kernels/cpu/avx512_bf16/bf16_attend.cc.
 #pragma once
 
 #include <array>
@@ -10,7 +11,8 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Which of 64 values byte i of two lines stands for: the first line has those of lower halves of each 16 bytes.
+// The index, among 64 values, that byte i of two lines stands for: the first line has those of lower halves of each 16
+// bytes.
 using Fp8CellOrder = std::array<std::uint8_t, 64>;
 // Dims 0 to 31, then 32 to 63.
 inline constexpr Fp8CellOrder kFp8InOrder = [] {
@@ -18,7 +20,7 @@ inline constexpr Fp8CellOrder kFp8InOrder = [] {
   for (unsigned i = 0; i < 64; ++i) order[i] = static_cast<std::uint8_t>(32 * (i % 16 / 8) + 8 * (i / 16) + i % 8);
   return order;
 }();
-// Cells of dims d and d + 16 of the first 32, then of the others.
+// The cells of dims d and d + 16 of the first 32, then of the others.
 inline constexpr Fp8CellOrder kFp8InCells = [] {
   Fp8CellOrder order{};
   for (unsigned i = 0; i < 64; ++i) {
@@ -27,12 +29,12 @@ inline constexpr Fp8CellOrder kFp8InCells = [] {
   return order;
 }();
 
-// 64 e4m3 codes that are numbers and the exponent of their scale to two lines of bf16: the upper and the lower byte of
-// each magnitude's bf16 by one permutation of 128 bytes each, then the exponents are added.
+// Turns 64 e4m3 codes that are numbers, and the exponent of their scale, into two lines of bf16. The upper and the
+// lower byte of each magnitude's bf16 come from one permutation of 128 bytes each; then the exponents are added.
 template <const Fp8CellOrder& kOrder>
 class Fp8Cells {
  public:
-  static constexpr int kLeastExponent = 16, kMostExponent = 240;  // of scales whose values are normal numbers
+  static constexpr int kLeastExponent = 16, kMostExponent = 240;  // the scales whose values are normal numbers
 
   SLUICE_VEC void decode(const std::byte* codes, int exponent, __m512i (&to)[2]) const {
     const __m512i c = _mm512_permutexvar_epi8(order_, _mm512_loadu_si512(codes));
@@ -53,8 +55,8 @@ class Fp8Cells {
   const __m512i order_ = _mm512_loadu_si512(kOrder.data());
 };
 
-// Gives the values of a row in lines of 32: put(line, values) in kOrder those that are codes, put_words(line, values)
-// as they lie those that are bf16. False if its shape, a scale or a code wants the general form.
+// Gives the values of a row in lines of 32: put(line, values) gets those that are codes, in kOrder; put_words(line,
+// values) gets those that are bf16, as they lie. Returns false if its shape, a scale or a code needs the general form.
 template <const Fp8CellOrder& kOrder, class Put, class PutWords>
 SLUICE_VEC bool decode_row_lines(const RowFormat& format, RowRef row, const Put& put, const PutWords& put_words) {
   bool done = false;
@@ -67,7 +69,7 @@ SLUICE_VEC bool decode_row_lines(const RowFormat& format, RowRef row, const Put&
           const Fp8Cells<kOrder> fp8;
           for (int d = 0; d < in_blocks; d += 64) {
             const int block = kInfo.block > 0 ? d / kInfo.block : 0;
-            int exponent;  // of the scale, a power of two
+            int exponent;  // the exponent of the scale, a power of two
             if constexpr (kInfo.scales == RowScales::kE8m0) {
               exponent = static_cast<int>(row.scales[block]);
             } else {

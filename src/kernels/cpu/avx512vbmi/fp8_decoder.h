@@ -1,4 +1,5 @@
-// How this target and those above it read FP8 weights: lines in Fp8Order::kPairs.
+// The decoder of FP8 weights for this target and those above it: lines in Fp8Order::kPairs.
+// Used by fp8_cells.h, kernels/cpu/avx512_bf16/bf16_linear.cc and tile_weights.h.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +50,7 @@ class Fp8Decoder {
                                                    _mm512_set1_epi8(static_cast<char>(0x80)), 0xF8);
     return {high, _mm512_permutex2var_epi8(low_[0], codes, low_[1])};
   }
-  // As bf16, the odd input in the high half of each dword.
+  // Gives bf16, with the odd input in the high half of each dword.
   template <int P>
   SLUICE_VEC I32x16 bf16_pair(const Line& line) const {
     return {P == 0 ? _mm512_unpacklo_epi8(line.low, line.high) : _mm512_unpackhi_epi8(line.low, line.high)};

@@ -1,4 +1,5 @@
-// Sums of products in AMX tiles: of some blocks of 16 rows and groups of 16 outputs at once.
+// Sums of products in AMX tiles, for some blocks of 16 rows and groups of 16 outputs at once.
+// Used by kernels/cpu/linear/linear_tiles.isa.cc.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// A line of outputs past the caches; ordered_stores() before another thread may read them.
+// Stores a line of outputs past the caches; call ordered_stores() before another thread may read it.
 SLUICE_VEC void store_past_caches(float* to, F32x16 v) {
   _mm512_stream_ps(to, v.v);
 }
@@ -22,11 +23,11 @@ SLUICE_VEC void store_past_caches(float* to, F32x16 v) {
 inline constexpr std::size_t kLineFloats = 16, kTileFloats = kTileRows * kLineFloats;
 
 // kBlocks blocks of 16 rows times kGroups groups of outputs, in tiles: their sums, then rows, then weights. In memory
-// sums are one tile after the other, [block][group]. kOnce: rows that come from L2 and leave L1 to the weights.
+// sums are one tile after the other, [block][group]. kOnce: rows come from L2 and leave L1 to the weights.
 template <int kBlocks, int kGroups>
 class TileSums {
   static constexpr int kSums = kBlocks * kGroups;
-  // Two weights at a time where tiles are left for them and all rows; else rows and weights by turns.
+  // Two weights are loaded at a time if there are tiles for them and all rows; else rows and weights in turn.
   static constexpr bool kKeepsRows = kSums + kBlocks + 1 <= 8;
   static constexpr int kRowsAt = kSums, kWeightsAt = kKeepsRows ? kSums + kBlocks : kSums + 1;
   static constexpr int kWeightTiles = 8 - kWeightsAt;
@@ -39,7 +40,8 @@ class TileSums {
     unroll<kSums>([&]<int T>() __attribute__((always_inline)) { tile_store<T>(to + T * kTileFloats); });
   }
 
-  // One slice: x of the first block of rows, the others x_step bytes on; kGroups tiles of weights.
+  // Adds one slice: x has the first block of rows, and each further block begins x_step bytes later; there are kGroups
+  // tiles of weights.
   template <bool kOnce = false>
   [[gnu::always_inline]] static void multiply(const std::byte* x, std::size_t x_step, const std::byte* weights) {
     if constexpr (kKeepsRows) {
@@ -55,8 +57,7 @@ class TileSums {
       });
     });
   }
-  // The first slice that is added to `sums`: each tile of them is loaded just before its product, so that none waits
-  // for all.
+  // Adds the first slice to `sums`: each tile of them is loaded just before its product, so that none waits for all.
   template <bool kOnce>
   [[gnu::always_inline]] static void multiply_first(const float* sums, const std::byte* x, std::size_t x_step,
                                                     const std::byte* weights) {
@@ -81,8 +82,8 @@ class TileSums {
   }
 };
 
-// Sums of a block of inputs, whose f32 scales bring them to the sums of all: y = fma(sum, scale, y), a tile of them
-// after the other between the products of the next block.
+// Sums of a block of inputs, which f32 scales add to the sums of all: y = fma(sum, scale, y), one tile of them after
+// the other between the products of the next block.
 class ScaledSums {
  public:
   void begin(const float* from, float* sums, const float* scales, int tiles, int groups, bool first) {

@@ -1,4 +1,5 @@
 // Sixteen lines of sixteen dwords, turned: lane l of line i goes to lane i of line l.
+// Used by column_tiles.h.
 #pragma once
 
 #include "kernels/cpu/avx512/intrinsics.h"

@@ -1,9 +1,10 @@
-// Weights as AMX tiles want them: of a slice of 32 inputs and a group of 16 outputs 16 lines, each the bf16 of two
-// inputs, an output in each dword. Values are scaled, unless the scales are f32.
+// Weights in the form of AMX tiles: for a slice of 32 inputs and a group of 16 outputs there are 16 lines. Each line
+// has the bf16 of two inputs, an output in each dword. Values are scaled, unless the scales are f32.
 //
-// A scale of e8m0 is a power of two: the tables hold values times 2^96, and a saturating subtraction takes (96 - its
-// exponent) off the exponents, which leaves zero zero and what is too small a denormal, which counts as zero. Scales
-// above 2^96, and NaN, go by way of f32.
+// A scale of e8m0 is a power of two. The tables hold values times 2^96, and a saturating subtraction takes (96 - its
+// exponent) off the exponents. It leaves zero as it is, and makes a value that is too small a denormal, which counts as
+// zero. Scales above 2^96, and NaN, go by way of f32.
+// Used by column_tiles.h, kernels/cpu/linear/linear_tile_row.isa.cc and kernels/cpu/linear/linear_tiles.isa.cc.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ inline constexpr int kTableExponent = 96;
 // Scales that the tables serve: of 2^96 at most.
 inline constexpr int kMostTableScale = 127 + kTableExponent;
 
-// What a scale of e8m0 takes off each bf16 of the tables; all of it for 2^-127, which counts as 0.
+// The amount that a scale of e8m0 takes off each bf16 of the tables; all of it for 2^-127, which counts as 0.
 constexpr int table_excess(int code) {
   return code == 0 ? 0xFFFF : (kMostTableScale - code) << 7;
 }
@@ -54,7 +55,7 @@ SLUICE_VEC __m512i pairs_of(F32x16 even, F32x16 odd) {
   return _mm512_mask_mov_epi16(as_bits(odd).v, 0x55555555U, _mm512_srli_epi32(as_bits(even).v, 16));
 }
 
-// A line's pairs by way of f32: kInputs / 2 lines of a tile, to `to`.
+// Writes a line's pairs by way of f32: kInputs / 2 lines of a tile, to `to`.
 template <class Format>
 [[gnu::noinline]] void scaled_lines(const Format& format, const std::byte* line, const std::byte* scales,
                                     std::byte* to) {
@@ -67,15 +68,15 @@ template <class Format>
   });
 }
 
-// What a weight's format says of its scales, here and below: whether the tables serve those of `groups` groups, and
-// them for decode() of a line of group g.
+// The scales of a weight's format, here and below: whether the tables serve the scales of `groups` groups, and the
+// scales for decode() of a line of group g.
 inline constexpr int kMostDecoded = 4;  // groups at once
 
 class TileMxfp4 {
  public:
   using Format = Mxfp4Weights;
   struct Scales {
-    __m512i excess[kMostDecoded];  // what is taken off each bf16
+    __m512i excess[kMostDecoded];  // amounts taken off each bf16
   };
   static constexpr bool kScaled = true;
   SLUICE_VEC static bool usual(const std::byte* scales, int groups) {
@@ -106,7 +107,7 @@ class TileMxfp4 {
   __m512i values_ = _mm512_load_si512(kTileE2m1.data());
 };
 
-// Outputs that share a scale, as 128 do in checkpoints: the tables are made of it whenever it changes.
+// The outputs of a group share a scale, as 128 do in checkpoints: the tables are made for it whenever it changes.
 class TileFp8 {
  public:
   using Format = Fp8Weights<ScaledE8m0<F32x16>, Fp8Decoder, LinearIsa::kFp8Rows>;
@@ -153,7 +154,7 @@ class TileFp8 {
     code_ = code;
   }
 
-  int code_ = -1;             // of the scale that the tables have
+  int code_ = -1;             // the code of the scale that the tables have
   __m512i high_[2], low_[2];  // the bytes of the bf16 of every magnitude times the scale
 };
 
@@ -164,7 +165,7 @@ struct TileUnscaled {
   SLUICE_VEC static void load(const std::byte*, int, Scales&) {}
 };
 
-// Without scales in the weights.
+// FP8 whose weights are decoded without scales.
 struct TileFp8F32 : Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, LinearIsa::kFp8Rows>, TileUnscaled {
   using Format = Fp8Weights<ScaledF32<F32x16>, Fp8Decoder, LinearIsa::kFp8Rows>;
   using TileUnscaled::load;
@@ -182,14 +183,14 @@ struct TileBf16 : TileUnscaled {
   }
 };
 
-// `groups` groups of a tile from `group` on, kMostDecoded at most: their tiles of a slice at a time, side by side, as
-// their lines are, whole or in kDecodeParts parts.
+// `groups` groups of a tile from `group` on, kMostDecoded at most. Their tiles of a slice are decoded at a time, next
+// to each other as their lines are, whole or in kDecodeParts parts.
 inline constexpr int kDecodeParts = 4;
 template <class Weights>
 class TileDecoder {
   using Format = typename Weights::Format;
   static constexpr int kLines = kSliceInputs / Format::kInputs;
-  static constexpr std::size_t kLineBytes = kTileLine * (Format::kInputs / 2);  // of a line, decoded
+  static constexpr std::size_t kLineBytes = kTileLine * (Format::kInputs / 2);  // the bytes of a line, decoded
   static constexpr int kAhead = kLines > 4 ? 6144 : 3072;                       // bytes that are asked for ahead
 
  public:
@@ -200,7 +201,7 @@ class TileDecoder {
         step_bytes_(static_cast<std::size_t>(tile.groups) * Format::kLineBytes) {}
   int groups() const { return groups_; }
 
-  // Slice `slice`, its tiles to `to`.
+  // Decodes slice `slice` and writes its tiles to `to`.
   [[gnu::noinline]] void decode(int slice, std::byte* to) { lines<kLines>(slice, 0, to); }
   [[gnu::noinline]] void decode_part(int slice, int part, std::byte* to) {
     lines<kLines / kDecodeParts>(slice, part * (kLines / kDecodeParts), to);
@@ -233,7 +234,7 @@ class TileDecoder {
     }
   }
 
-  // The end of a row, of `left` inputs, or scales by way of f32.
+  // Decodes the end of a row, of `left` inputs, or lines whose scales go by way of f32.
   [[gnu::noinline]] void unusual(const std::byte* lines, const std::byte* scales, int left, std::byte* to) {
     const int count = std::min(kLines, (left + Format::kInputs - 1) / Format::kInputs);
     for (int g = 0; g < groups_;

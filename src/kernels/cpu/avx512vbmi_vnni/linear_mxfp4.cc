@@ -1,12 +1,12 @@
-// MXFP4 times int8 inputs by AVX-512 VNNI, whose lines are decoded by permutations of VBMI: these read six bits of an
-// index, so that a nibble needs no mask where the table has each value four times.
+// MXFP4 times int8 inputs by AVX-512 VNNI, whose lines are decoded by permutations of VBMI. These read six bits of an
+// index, so that a nibble needs no mask if the table has each value four times.
 #include "kernels/cpu/avx512_vnni/int8_dot.h"
 #include "kernels/cpu/kernel_list.h"
 
 namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
-// As E2m1Bytes.
+// The same as E2m1Bytes.
 class PermutedE2m1 : public LineBytes {
  public:
   SLUICE_VEC static Bytes load(const std::byte* line) { return load_bytes(line); }

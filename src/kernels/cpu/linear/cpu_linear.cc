@@ -14,7 +14,8 @@ namespace sluice::cpu_ops {
 
 void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end) {
   if (!job.weight->packed_when_used()) return kernels.run(job, rows, begin, end);
-  // Few rows are through with a tile while it is in L2; many share the copies of inputs that kernels make for more.
+  // With few rows a thread is done with a tile while it is in L2; with many, more outputs share the copies of inputs
+  // that kernels make.
   constexpr int kFewRows = 16, kOutputsForMany = 256;
   const int step = rows <= kFewRows ? kernels.packing.out_tile : std::max(kernels.packing.out_tile, kOutputsForMany);
   thread_local AlignedBytes packed;
@@ -35,7 +36,7 @@ void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, i
 
 namespace {
 
-// Row r is that of `job`.
+// Prepares the rows of `job`; row r is job's row r.
 void prepare_rows_of(const Exec& exec, const LinearJob& job, InputForm form, int rows, int in, float* to,
                      std::ptrdiff_t ldto) {
   constexpr int kFloatsPerPiece = 8 << 10;  // a few microseconds
@@ -48,10 +49,10 @@ void prepare_rows_of(const Exec& exec, const LinearJob& job, InputForm form, int
   exec.pool->run((rows + step - 1) / step, std::ref(prepare));
 }
 
-constexpr int kPreparedFloats = 8 << 10;  // of one piece, a few microseconds
+constexpr int kPreparedFloats = 8 << 10;  // for one piece, a few microseconds
 constexpr int kTileSegment = 512;         // inputs of 16 rows that one piece brings into tiles
 
-// Inputs in another form than they are in, for all jobs that share them.
+// Inputs in another form than they are given in, for all jobs that share them.
 struct MadeInput {
   LinearJob original;
   float* to = nullptr;         // rows in the form of the weight, or
@@ -90,7 +91,7 @@ class PreparedJobs {
     input.tiles != nullptr ? put_tiles(input, piece) : put_rows(input, piece);
     left_[static_cast<std::size_t>(piece.input)].fetch_sub(1, std::memory_order_release);
   }
-  // Threads take pieces in their order, so whoever waits here waits for threads that compute.
+  // Threads begin pieces in their order, so a thread that waits here waits for threads that compute.
   void wait_for(int job) const {
     const int input = input_of_[static_cast<std::size_t>(job)];
     if (input < 0) return;
@@ -105,7 +106,8 @@ class PreparedJobs {
   static constexpr std::size_t kSpare = 16;
 
   bool wants_tiles(const LinearJob& job) const { return exec_->kernels->linear.wants_tiles(*job.weight, rows_); }
-  // Of its inputs as they have to be made, whole cache lines; 0: they are what the weight multiplies.
+  // The floats of a job's inputs if they have to be made, in whole cache lines; 0: they are given as the weight
+  // multiplies them.
   std::size_t floats_of(const LinearJob& job) const {
     if (wants_tiles(job)) return tile_input_bytes(rows_, job.weight->in()) / sizeof(float);
     const InputForm form = job.weight->input_form();
@@ -119,7 +121,8 @@ class PreparedJobs {
            wants_tiles(a) == wants_tiles(b);
   }
 
-  // Points job i at its inputs, which are made at `next` unless another job's will do; the floats that were taken.
+  // Points job i at its inputs, which are made at `next` unless another job's will do; returns the number of floats
+  // used.
   std::ptrdiff_t make(std::span<const LinearJob> given, std::size_t i, float* next) {
     LinearJob& job = jobs_[i];
     std::size_t taken = 0;
@@ -169,7 +172,7 @@ class PreparedJobs {
     }
   }
 
-  // Inputs from piece.k on of 16 rows, prepared or not.
+  // Puts the inputs from piece.k on of 16 rows into tiles, prepared or not.
   void put_tiles(const MadeInput& input, const InputPiece& piece) const {
     const LinearJob& job = input.original;
     const int in = job.weight->in(), k = piece.k, count = std::min(kTileSegment, in - k);
@@ -188,7 +191,8 @@ class PreparedJobs {
   static const float* inputs_at(const LinearJob& job, int r, int k) {
     return job.x_row(r) + (job.x_prepared ? k / 2 : k);
   }
-  // Into the caches, while the row before is converted: rows lie too far apart for the processor to foresee it.
+  // Fetches a row into the caches while the row before is converted: rows lie too far apart for the processor to
+  // foresee it.
   static void ask_for_inputs(const LinearJob& job, int r, int k, int count, const std::byte* tiles) {
     constexpr int kLineFloats = 16;
     const float* x = inputs_at(job, r, k);
@@ -217,7 +221,7 @@ void prepare_rows(const Exec& exec, const PrepareRowsArgs& args) {
 void linear(const Exec& exec, const LinearArgs& args) {
   if (args.rows == 0) return;
   thread_local PreparedJobs of_thread;
-  PreparedJobs& prepared = of_thread;  // the threads of the pool work in this one's
+  PreparedJobs& prepared = of_thread;  // the threads of the pool work in the caller's
   const int rows = args.rows;
   prepared.prepare(exec, rows, args.jobs);
   const std::span<const LinearJob> jobs = prepared.jobs();

@@ -1,8 +1,9 @@
-// A tile for some more rows than cpu/linear_direct.h has registers for, as speculative decoding has them: block by
-// block, a few groups of outputs at a time, so that the sums of all rows and these groups fit in registers and each
-// weight is decoded once. y waits in L1 meanwhile, and so do the block's lines of the groups that come later. Memory
-// is not read in ascending order then, which processors would fetch ahead by themselves, so each line asks for the
-// one of a later block.
+// A tile for some more rows than cpu/linear_direct.h has registers for, as speculative decoding has them. It goes block
+// by block, a few groups of outputs at a time, so that the sums of all rows and these groups fit in registers and each
+// weight is decoded once. Meanwhile y waits in L1, and so do the block's lines of the groups that come later. So memory
+// is not read in ascending order, which processors would fetch ahead by themselves; instead each line asks for the one
+// of a later block.
+// Used by linear_direct.h.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Rows [row, row + kRows) of a whole tile, kGroups groups at a time.
+// Multiplies rows [row, row + kRows) of a whole tile, kGroups groups at a time.
 template <class Isa, class Format, class Arithmetic, int kRows, int kGroups>
 class LinearBlocks {
   using V = typename Isa::Vec;
@@ -22,7 +23,7 @@ class LinearBlocks {
   static constexpr int kOutputs = Isa::kTileGroups * kGroupOutputs;
   static constexpr std::size_t kGroupScales = kGroupOutputs * Format::kScaleBytes;
   static constexpr std::size_t kStepBytes = Format::kLineBytes * Isa::kTileGroups;
-  // Two blocks of 128 inputs, inputs and sums beside them, stay in L1; larger ones are fetched into L2 only.
+  // Two blocks of 128 inputs stay in L1 together with inputs and sums; larger ones are fetched into L2 only.
   static constexpr int kCache = kStepBytes / Format::kInputs * 128 <= 4096 ? 3 : 2;
 
  public:
@@ -89,7 +90,7 @@ class LinearBlocks {
     }
   }
 
-  // One line of every group; x points at the step's inputs of each row.
+  // Multiplies one line of every group; x points at the step's inputs of each row.
   [[gnu::always_inline]] static void step(const Format& format, const std::byte* lines, const std::byte* scales,
                                           const Cell* const* x, V (&acc)[kRows][kGroups]) {
 #pragma GCC unroll 4
@@ -100,8 +101,8 @@ class LinearBlocks {
     }
   }
 
-  // Where no register is left for what a format decodes with: hides that it stays the same, so that the compiler loads
-  // it at each use instead of spilling sums, whose chains would then go through memory.
+  // Serves formats whose decoding tables do not fit in registers. It hides that `format` stays the same, so that the
+  // compiler loads it at each use instead of spilling sums, whose chains would then go through memory.
   [[gnu::always_inline]] static const Format& beside_sums(const Format& format) {
     const Format* decoder = &format;
     if constexpr (requires { requires Format::kRowsWithoutConstants == kRows; }) asm volatile("" : "+r"(decoder));
@@ -115,14 +116,14 @@ class LinearBlocks {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Cell* pair = x[r] + P * Arithmetic::kPairCells;
-      // The groups share the broadcasts of a step, but those of so many rows do not fit in registers: hide that they
-      // are the same, so that the compiler loads them again instead of spilling them.
+      // The groups share the broadcasts of a step, but those of kRows rows do not fit in registers. This hides that
+      // they are the same, so that the compiler loads them again instead of spilling them.
       asm("" : "+r"(pair));
       acc[r][g] = Arithmetic::add(pair, weights, acc[r][g]);
     }
   }
 
-  // `sums` is a copy: what a call may write to cannot live in registers.
+  // `sums` is a copy: values to which a call may write cannot live in registers.
   [[gnu::always_inline]] static void partial_step(const std::byte* lines, const std::byte* scales,
                                                   const Cell* const (&x)[kRows], int count, V (&acc)[kRows][kGroups]) {
     V sums[kRows][kGroups];

@@ -1,5 +1,5 @@
-// Integer codes with scales (WeightFormat::kCodes) as kernels over the lines of cpu/linear_layout.h read them, sixteen
-// lanes V.
+// Integer codes with scales (WeightFormat::kCodes) for kernels over the lines of cpu/linear_layout.h, sixteen lanes V.
+// Used by linear_codes.isa.cc and linear_int8.isa.cc.
 #pragma once
 
 #include <cstddef>
@@ -25,34 +25,35 @@ struct F32Scales {
   [[gnu::always_inline]] static V load(const std::byte* p) { return V::load(reinterpret_cast<const float*>(p)); }
 };
 
-// What base/formats/block_codes.h says of a type, for kernels. Types of one form have the same kernels.
+// The facts of base/formats/block_codes.h about a type, for kernels. Types of one form have the same kernels.
 template <class V, int kPartInputs, int kCodeBits, int kOffsetOfCode, bool kHasMin, bool kHalves, int (*kLevelOf)(int)>
 struct CodesForm {
   using Load = std::conditional_t<kHalves, F16Scales<V>, F32Scales<V>>;  // V load(p): 16 scales of kBytes each
   static constexpr int kPart = kPartInputs, kBits = kCodeBits, kOffset = kOffsetOfCode;
   static constexpr bool kMin = kHasMin;
-  // As types: to the undefined behaviour sanitizer a function's address is not a constant that can be compared.
+  // Functions are compared as types: to the undefined behaviour sanitizer a function's address is not a constant that
+  // can be compared.
   template <int (*kFunction)(int)>
   using Function = std::integral_constant<int (*)(int), kFunction>;
   static constexpr bool kNumbered = !std::is_same_v<Function<kLevelOf>, Function<nullptr>>;
   static constexpr int level(int number) { return kLevelOf(number); }  // kNumbered
   static constexpr std::size_t kLineBytes = kCodeBits == 4 ? 64 : 128;
   static constexpr std::size_t kScaleBytes = (kHasMin ? 2 : 1) * Load::kBytes;
-  static constexpr std::size_t kMinAt = kGroupOutputs * Load::kBytes;  // behind a group's scales
+  static constexpr std::size_t kMinAt = kGroupOutputs * Load::kBytes;  // after a group's scales
 };
 template <class V, class Type>
 using CodesFormOf =
     CodesForm<V, Type::kForm.inputs, Type::kForm.bits, Type::kForm.bits == 4 ? -Type::kForm.lowest : 128,
               Type::kForm.min, Type::kForm.f16, Type::kForm.level>;
 
-// run.template operator()<CodesForm>() for the form of `type`.
+// Calls run.template operator()<CodesForm>() for the form of `type`.
 template <class V, class Run>
 void with_codes_form(DType type, const Run& run) {
   const bool known = BlockTypes::with(type, [&]<class Type>() { run.template operator()<CodesFormOf<V, Type>>(); });
   SLUICE_CHECK(known, "a type of integer codes");
 }
 
-// The code from bit `kShift` of each lane on.
+// Returns the code from bit `kShift` of each lane on.
 template <int kShift, class Form, class V>
 [[gnu::always_inline]] inline V code_at(typename V::Int codes) {
   using I = typename V::Int;
@@ -62,7 +63,7 @@ template <int kShift, class Form, class V>
   return to_float((code & I::broadcast(255)) - I::broadcast(Form::kOffset));
 }
 
-// The codes of inputs 2 P and 2 P + 1 of a line.
+// Returns the codes of inputs 2 P and 2 P + 1 of a line.
 template <int P, class Form, class V>
 [[gnu::always_inline]] inline void read_codes(const std::int32_t* line, V& even, V& odd) {
   using I = typename V::Int;

@@ -1,4 +1,5 @@
-// A tile for few rows, the weights decoded in registers (see linear_tile.h).
+// A tile for few rows, with the weights decoded in registers (see linear_tile.h).
+// Used by kernels/cpu/avx512_bf16/bf16_linear.cc and linear_run.h.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +10,8 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Rows [row, row + kRows) of kGroups groups of a tile, from `group` on, or of two whole tiles that have so many
-// together.
+// Multiplies rows [row, row + kRows) by kGroups groups of a tile, from `group` on, or by two whole tiles that have
+// kGroups together.
 template <class Isa, class Format, class Arithmetic, int kRows, int kGroups>
 class LinearDirect {
   using V = typename Isa::Vec;
@@ -30,7 +31,7 @@ class LinearDirect {
     if constexpr (kBlocks > 1) {
       for (; block + kBlocks <= whole; block += kBlocks) kernel.template blocks<kBlocks>(block, tile.block);
     }
-    if constexpr (kBlocks > 2) {  // of a weight of so few blocks
+    if constexpr (kBlocks > 2) {  // the weight has few blocks
       for (; block + 2 <= whole; block += 2) kernel.template blocks<2>(block, tile.block);
     }
     for (; block < tile.blocks; ++block) {
@@ -53,7 +54,7 @@ class LinearDirect {
     }
   }
 
-  // One line of every group; x points at the step's inputs of each row.
+  // Multiplies one line of every group; x points at the step's inputs of each row.
   [[gnu::always_inline]] static void step(const Format& format, std::size_t tile_bytes, const std::byte* lines,
                                           const std::byte* scales, const Cell* const* x, V (&acc)[kRows][kGroups]) {
     const auto load = [&](int g) __attribute__((always_inline)) {
@@ -63,7 +64,7 @@ class LinearDirect {
     };
     constexpr int kPairs = Format::kInputs / 2;
     if constexpr (kRows <= Isa::kRowsGroupsInnermost) {
-      // Groups innermost: their chains are all that hides the latency of an fma.
+      // Groups go innermost: their chains are all that hides the latency of an fma.
 #pragma GCC unroll 2
       for (int tile = 0; tile < kGroups; tile += kTile) {
         decltype(load(0)) line[kTile];
@@ -90,14 +91,14 @@ class LinearDirect {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Cell* pair = x[r] + P * Arithmetic::kPairCells;
-      // The groups share the broadcasts of a step, but with more rows those do not fit in registers: hide that they are
-      // the same, so that the compiler loads them again instead of spilling them.
+      // The groups share the broadcasts of a step, but with more rows those do not fit in registers. This hides that
+      // they are the same, so that the compiler loads them again instead of spilling them.
       if constexpr (kRows > Arithmetic::kRowsKept) asm("" : "+r"(pair));
       acc[r][g] = Arithmetic::add(pair, weights, acc[r][g]);
     }
   }
 
-  // kCount blocks of `inputs` inputs each.
+  // Multiplies kCount blocks of `inputs` inputs each.
   template <int kCount>
   [[gnu::always_inline]] void blocks(int block, int inputs) {
     const Format format;
@@ -131,7 +132,7 @@ class LinearDirect {
 #pragma GCC unroll 8
     for (int b = 0; b < kCount; ++b) {
       if (const int rest = inputs % Format::kInputs; rest != 0) {
-        V sums[kRows][kGroups];  // a copy, as what a call may write to cannot live in registers
+        V sums[kRows][kGroups];  // a copy, as values to which a call may write cannot live in registers
         copy(acc[b], sums);
         partial_step(tile_.tile_bytes, lines[b], scales[b], x[b], rest, sums);
         copy(sums, acc[b]);
@@ -145,7 +146,7 @@ class LinearDirect {
     }
   }
 
-  // Where group g's `size` bytes lie among those of its tile, from the first tile's on.
+  // Returns where group g's `size` bytes lie among those of its tile, from the first tile's on.
   [[gnu::always_inline]] static std::size_t at(std::size_t tile_bytes, int g, std::size_t size) {
     return static_cast<std::size_t>(g / kTile) * tile_bytes + static_cast<std::size_t>(g % kTile) * size;
   }
@@ -176,14 +177,14 @@ class LinearDirect {
   V y_[kRows][kGroups];
 };
 
-// Any number of rows, in parts as even as they come: 8 rows are 4 + 4.
+// Multiplies any number of rows, in parts as even as they come: 8 rows are 4 + 4.
 template <class Isa, class Format, class Arithmetic>
 class LinearDirectRows {
   static constexpr int kDirect = Format::kRows.direct, kBlocks = Format::kRows.blocks;
   static constexpr int kAlone = std::max(Format::kRows.alone, kDirect);
 
  public:
-  // Of a tile that has one group only.
+  // Multiplies a tile that has one group only.
   static void run_group(const LinearTile& tile, const LinearJob& job, int rows) {
     for (int row = 0; row < rows; row += kDirect) {
       with_rows<1, kDirect>(tile, job, row, std::min(kDirect, rows - row), 0);
@@ -206,7 +207,8 @@ class LinearDirectRows {
   }
 
  private:
-  // The last tile of a weight whose outputs are no whole tiles: few kernels of its own, as each takes long to compile.
+  // Multiplies the last tile of a weight whose outputs are no whole tiles. It has few kernels of its own, as each takes
+  // long to compile.
   static void narrow(const LinearTile& tile, const LinearJob& job, int row, int count) {
     if constexpr (kNarrowRows<Format>) {
       int group = 0;
@@ -240,7 +242,7 @@ class LinearDirectRows {
   }
 };
 
-// Outputs [begin, end): of one row from any group to any other, of more in whole tiles.
+// Computes outputs [begin, end): with one row from any group to any other, with more in whole tiles.
 template <class Isa, class Format, class Arithmetic>
 void run_direct(const LinearLayout& layout, const LinearJob& job, int rows, int begin, int end) {
   const auto tile = [&](int index) { return LinearTile(layout, job.weight->packed(), index); };

@@ -1,4 +1,5 @@
 // The formats and scales of cpu/linear_tile.h that need no instruction of their own, over sixteen lanes V.
+// Used by kernels/cpu/avx2, kernels/cpu/avx512, kernels/cpu/avx512vbmi and kernels/cpu/linear.
 #pragma once
 
 #include <array>
@@ -7,23 +8,23 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// How far a line's scales lie behind those of the line before it: most formats have one set for a block.
+// The distance from a line's scales to those of the next line: 0 for most formats, which have one set for a block.
 template <class Format>
 inline constexpr std::size_t kLineScales = [] {
   if constexpr (requires { Format::kLineScaleBytes; }) return Format::kLineScaleBytes;
   return std::size_t{0};
 }();
 
-// Rows that a format's kernels take at once.
+// The numbers of rows that a format's kernels multiply at once.
 struct RowsAtOnce {
-  int direct;          // whose sums of all groups of a tile stay in registers beside what decodes weights
-  int alone = 0;       // so many in one part rather than in two of at most `direct`
-  int blocks = 0;      // the same of Isa::kBlockGroups groups; 0: no such kernels
+  int direct;          // the sums of all groups of a tile fit in registers with the decoder's values
+  int alone = 0;       // this many in one part rather than in two of at most `direct`
+  int blocks = 0;      // the same for Isa::kBlockGroups groups; 0: no such kernels
   int panel_from = 0;  // rows from which panels pay; 0: never
 };
 
-// Groups that are multiplied at once in a tile that is not whole: the narrow weights of a step are stored as f32.
-// Formats that say so multiply several rows there, too, as routers' in bf16.
+// The number of groups that are multiplied at once in a tile that is not whole: the narrow weights of a step are stored
+// as f32. Formats that define it multiply several rows there, too, as for routers in bf16.
 template <class Format>
 inline constexpr bool kNarrowRows = requires { Format::kNarrowGroups; };
 template <class Format>
@@ -32,7 +33,7 @@ inline constexpr int kNarrowGroups = [] {
   return 1;
 }();
 
-// The codes of a form whose bits number them (cpu/linear_codes.h).
+// The codes of a form whose bits are numbers of codes (cpu/linear_codes.h).
 template <class Form>
 alignas(64) inline constexpr std::array<float, 16> kLevels = [] {
   std::array<float, 16> codes{};
@@ -50,7 +51,7 @@ struct Unscaled {
 // The code is the exponent field. 0, which stands for the denormal 2^-127, becomes 0; 0xFF is NaN.
 template <class V>
 struct ScaledE8m0 {
-  static constexpr std::size_t kBytes = 1;  // of an output
+  static constexpr std::size_t kBytes = 1;  // for one output
   [[gnu::always_inline]] static V load(const std::byte* codes) {
     using I = typename V::Int;
     const I code = I::load_bytes(codes);

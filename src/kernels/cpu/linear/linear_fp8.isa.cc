@@ -10,7 +10,7 @@ namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
 constexpr RowsAtOnce kRows = LinearIsa::kFp8Rows;
-// Weights that are decoded again for every six rows are multiplied by their scales each time: panels pay sooner.
+// Weights that are decoded again for every six rows are multiplied by their scales each time, so panels pay sooner.
 constexpr RowsAtOnce kPrescaledRows{.direct = kRows.direct,
                                     .alone = kRows.alone,
                                     .blocks = kRows.blocks,

@@ -1,18 +1,22 @@
 // Integer weights times int8 inputs (kernels/ops/linear.h, InputForm::kInt8), over the lines of cpu/linear_layout.h:
 // MXFP4 and integer codes.
 //
-// A weight is an unsigned byte, its integer and an offset (2 e2m1 + 12 for MXFP4), so that four of them meet four codes
-// in one dot instruction; the accumulator starts at kQuantizedMagicBits less offset x sum of the inputs' codes, which
-// takes the offsets off again and makes its bits the float 12582912 + acc. Few rows decode lines in registers; many
-// rows decode a tile into a buffer in L2 first.
+// A weight is an unsigned byte, its integer and an offset (2 e2m1 + 12 for MXFP4), so that one dot instruction
+// multiplies four of them by four codes. The accumulator starts at kQuantizedMagicBits less offset x sum of the inputs'
+// codes, which takes the offsets off again and makes its bits the float 12582912 + acc. Few rows decode lines in
+// registers; many rows decode a tile into a buffer in L2 first.
 //
-// An Isa has Vec, kTileGroups, kInt8DirectRows and kInt8BufferRows (rows at once of lines decoded in registers, and of
-// a buffer), kInt8BufferFrom (rows from which decoding once pays; 0: never), kInt8KeptSums (floats' vectors, rows x
-// groups, that fit in registers beside as many integers'; more stay in L1), int8_groups(rows) (groups of a tile whose
-// integers are summed at once: the others' lines of a block wait in L1) and the struct Int8, whose scales are one of
-// those below:
+// An Isa has Vec, kTileGroups, and
+//   kInt8DirectRows, kInt8BufferRows  rows at once of lines decoded in registers, and of a buffer
+//   kInt8BufferFrom                   rows from which decoding once pays; 0: never
+//   kInt8KeptSums                     floats' vectors, rows x groups, that fit in registers with as many integers';
+//                                     more stay in L1
+//   int8_groups(rows)                 groups of a tile whose integers are summed at once: the others' lines of a block
+//                                     wait in L1
+// and the struct Int8, whose scales are one of those below:
 //   Bytes (64 bytes), load(line), low(codes), high(codes): the inputs 0 4 1 5 of each output and 2 6 3 7
 //   load_bytes, store, broadcast(four codes), add_dot(acc, bytes, four)
+// Used by kernels/cpu.
 #pragma once
 
 #include <algorithm>
@@ -27,24 +31,25 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// What a kind of weights says of its parts, of kPart inputs (32 or 16: then `half` is which of a block of inputs):
-// kFactors vectors of 16 outputs that scales give, where a sum of products begins, and y after it. May have
-// are_usual(scales), whether all of a whole tile's are such that load_usual_factors() does what load_factors() does.
+// The parts of a kind of weights, of kPart inputs (32 or 16: then `half` is the number of the part in a block of
+// inputs). It has kFactors vectors of 16 outputs that scales give, the start of a sum of products, and y after the sum.
+// It may have are_usual(scales): true if, with all scales of a whole tile, load_usual_factors() does
+// what load_factors() does.
 template <class V>
 struct Mxfp4Int8Scales {
   using I = typename V::Int;
   static constexpr int kPart = 32, kFactors = 2;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
-  // The scale is a power of two: factors[0] holds integers that multiply kQuantizedMagic + sum by half of it when they
-  // are added to its bits, and factors[1] what kQuantizedMagic becomes. A half that is 0 leaves a denormal, which
-  // counts as zero, and zero to take off; one that is too large, or NaN, gives NaN.
+  // The scale is a power of two. factors[0] holds integers that multiply kQuantizedMagic + sum by half of the scale
+  // when they are added to its bits, and factors[1] is what kQuantizedMagic becomes. A half that is 0 leaves a
+  // denormal, which counts as zero, and zero to take off. A half that is too large, or NaN, gives NaN.
   [[gnu::always_inline]] static void load_factors(const std::byte* scales, V (&factors)[kFactors]) {
     constexpr std::int32_t kExponent = 0x7F800000;
     factors[1] = ScaledE8m0<V>::load(scales) * V::broadcast(0.5F) * V::broadcast(kQuantizedMagic);
     factors[0] =
         as_float((as_bits(factors[1]) & I::broadcast(kExponent)) - I::broadcast(kQuantizedMagicBits & kExponent));
   }
-  // kQuantizedMagic + sum times the half of the scale, less what that made of kQuantizedMagic: exact.
+  // Returns kQuantizedMagic + sum times the half of the scale, less the same multiple of kQuantizedMagic: exact.
   [[gnu::always_inline]] static V scaled(I acc, const V (&factors)[kFactors]) {
     return as_float(acc + as_bits(factors[0])) - factors[1];
   }
@@ -54,7 +59,7 @@ struct Mxfp4Int8Scales {
   }
 };
 
-// Form: a CodesForm (cpu/linear_codes.h); kOffset: what the bytes of add_dot have more than the codes.
+// Form: a CodesForm (cpu/linear_codes.h); kOffset: the difference between the bytes of add_dot and the codes.
 template <class V, class Form, int kOffset>
 struct CodesInt8Scales {
   using I = typename V::Int;
@@ -89,7 +94,7 @@ class LinearInt8 {
   static constexpr int kFactors = Int8::kFactors;
   static constexpr std::size_t kLineBytes = Int8::kLineBytes, kBytes = 64;
   static constexpr std::size_t kGroupScales = kGroupOutputs * Int8::kScaleBytes;
-  // Decoded at once: two buffers' worth of bytes a line, kept in L2.
+  // Blocks decoded at once: two buffers' worth of bytes a line, kept in L2.
   static constexpr int kBufferBlocks = 64;
 
  public:
@@ -139,7 +144,7 @@ class LinearInt8 {
   // More groups than a tile has are two whole tiles.
   template <int kGroups>
   static constexpr int kTile = std::min(kGroups, Isa::kTileGroups);
-  // Where group g's `size` bytes lie among those of its tile, from the first tile's on.
+  // Returns where group g's `size` bytes lie among those of its tile, from the first tile's on.
   template <int kGroups>
   [[gnu::always_inline]] std::size_t at(int g, std::size_t size) const {
     return static_cast<std::size_t>(g / kTile<kGroups>) * tile_.tile_bytes +
@@ -185,7 +190,7 @@ class LinearInt8 {
     }
   }
 
-  // All rows, in parts as even as they come.
+  // Multiplies all rows, in parts as even as they come.
   template <int kGroups, bool kDecoded>
   void groups(int first, int last) {
     constexpr int kRows = kDecoded ? Isa::kInt8BufferRows : Isa::kInt8DirectRows;
@@ -262,7 +267,7 @@ class LinearInt8 {
     V v[kGroups][kFactors];
   };
 
-  // Groups [from, from + kAtOnce) of the kGroups that y holds.
+  // Multiplies groups [from, from + kAtOnce) of the kGroups that y holds.
   template <int kGroups, int kAtOnce, bool kDecoded, int kRows, class Sums>
   [[gnu::always_inline]] void add_block(const Int8& int8, int block, int from, const std::byte* buffer,
                                         const QuantizedBlock* const (&rows)[kRows], Sums& y) const {
@@ -311,8 +316,8 @@ class LinearInt8 {
     }
   }
 
-  // Of groups from `from` on. Those of a whole tile, side by side, are formed with fewer instructions where no scale of
-  // them is unusual, if Int8 can.
+  // Loads the factors of groups from `from` on. For a whole tile, whose scales lie next to each other, it needs fewer
+  // instructions if no scale is unusual and Int8 has them.
   template <int kGroups, int kAtOnce>
   [[gnu::always_inline]] void load_factors(const std::byte* scales, int from, Factors<kAtOnce>& factors) const {
     if constexpr (Isa::kStreams) prefetch_lines(scales);
@@ -354,7 +359,7 @@ class LinearInt8 {
     return job_.y + row * job_.ldy + tile_.first_output + (group_ + group) * kGroupOutputs;
   }
   int outputs_left(int group) const {
-    const int groups = group < Isa::kTileGroups ? group : 0;  // that of a second tile is whole
+    const int groups = group < Isa::kTileGroups ? group : 0;  // the second tile is whole
     return tile_.outputs - (group_ + groups) * kGroupOutputs;
   }
 

@@ -1,5 +1,5 @@
 // Compiled for avx2, avx2_vnni, avx512 and avx512_vnni.
-// Integer weights times int8 inputs, by what the target multiplies integers with (its int8_dot.h).
+// Integer weights times int8 inputs, with the target's instructions for integer products (its int8_dot.h).
 #include "kernels/cpu/linear/linear_int8.h"
 
 #include "kernels/cpu/kernel_list.h"

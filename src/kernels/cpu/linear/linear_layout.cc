@@ -20,7 +20,7 @@ ScaleFormat packed_scales_of(const WeightView& view) {
                                                                                       : view.scale_format;
 }
 
-// Where a line's inputs come from: 16 rows from `row` on, row_bytes apart, of which `outputs` exist, inputs [k, k +
+// The source of a line's inputs: 16 rows from `row` on, row_bytes apart, of which `outputs` exist, and inputs [k, k +
 // count).
 struct LineSource {
   const std::byte* row;
@@ -30,7 +30,7 @@ struct LineSource {
   std::size_t line_bytes;
 };
 
-// `bytes` bytes; kWhole of them, which is nearly always wanted, without a call.
+// Copies `bytes` bytes; if they are kWhole, as they nearly always are, without a call.
 template <std::size_t kWhole>
 void copy_bytes(const std::byte* from, std::size_t bytes, void* to) {
   if (bytes == kWhole) {
@@ -66,7 +66,7 @@ void pack_fp8(const LineSource& from, std::byte* line) {
   });
 }
 
-// Nibbles 0, 2, 4, 6 of `codes`, side by side.
+// Returns nibbles 0, 2, 4, 6 of `codes`, next to each other.
 std::uint32_t even_nibbles(std::uint32_t codes) {
   codes &= 0x0F0F0F0FU;
   codes = (codes | (codes >> 4)) & 0x00FF00FFU;
@@ -101,12 +101,12 @@ void pack_f32(const LineSource& from, std::byte* line) {
   });
 }
 
-// How a format lies in lines.
+// The arrangement of a format in lines.
 struct LineFormat {
   WeightFormat format;
   int step_inputs;
   std::size_t line_bytes;
-  // A line, and as many lines as come in strips; null: codes, a tile at a time.
+  // Functions that pack a line, and as many lines as come in strips; null: codes, a tile at a time.
   void (*pack)(const LineSource& from, std::byte* line) = nullptr;
   cpu::avx2::PackStrips* pack_strips = nullptr;
   void (*pack_tile)(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to) = nullptr;
@@ -116,7 +116,7 @@ constexpr LineFormat kLineFormats[] = {
     {WeightFormat::kBf16, 2, 64, pack_bf16, cpu::avx2::pack_bf16_strips},
     {WeightFormat::kFp8, 4, 64, pack_fp8, cpu::avx2::pack_fp8_strips},
     {WeightFormat::kMxfp4, 8, 64, pack_mxfp4, cpu::avx2::pack_mxfp4_strips},
-    // 4 bits a code; of 8 bits twice the bytes.
+    // A code has 4 bits; codes of 8 bits have twice the bytes.
     {.format = WeightFormat::kCodes, .step_inputs = 8, .line_bytes = 64, .pack_tile = pack_codes_tile},
     {.format = WeightFormat::kTransposedCodes,
      .step_inputs = 8,
@@ -130,16 +130,16 @@ const LineFormat& line_format(const WeightView& view) {
   return found;
 }
 
-// Of one output and block.
+// The bytes of one output's scale in one block.
 std::size_t packed_scale_bytes_of(const WeightView& view) {
   WeightTrait trait = weight_trait(view);
   if (!weight_format(view.format).has_codes()) trait.scales = packed_scales_of(view);
   if (view.format != WeightFormat::kTransposedCodes) return static_cast<std::size_t>(trait.scale_bytes());
-  trait.scales = ScaleFormat::kF32;  // of each input, for a group of outputs
+  trait.scales = ScaleFormat::kF32;  // a scale for each input, for a group of outputs
   return static_cast<std::size_t>(trait.scale_bytes() * view.block_inputs() / kGroupOutputs);
 }
 
-// Blocks and lines are nearly always powers of two, by which no division is needed: each product makes a layout.
+// Blocks and lines are nearly always powers of two, for which no division is needed: each product makes a layout.
 int ceil_div(int a, int b) {
   const bool power_of_two = (b & (b - 1)) == 0;
   return power_of_two ? (a + b - 1) >> std::countr_zero(static_cast<unsigned>(b)) : (a + b - 1) / b;
@@ -174,7 +174,7 @@ struct Packer {
   const LinearLayout& layout;
   Fp8Order order;
 
-  // The line of outputs [n, n + 16) and inputs [k, k + count).
+  // Packs the line of outputs [n, n + 16) and inputs [k, k + count).
   void line(int n, int k, int count, std::byte* to) const {
     const std::size_t row_bytes = view.row_bytes();
     const LineSource from{view.data + static_cast<std::size_t>(n) * row_bytes,
@@ -191,7 +191,7 @@ struct Packer {
   void tile(int tile, std::byte* to) const {
     const int groups = layout.groups_in(tile);
     const auto group_bytes = layout.block_bytes + layout.group_scale_bytes;
-    // A group takes whole cache lines of its rows before the next one does.
+    // A group packs whole cache lines of its rows before the next group does.
     const int row_block_bytes = std::max(1, static_cast<int>(view.row_bytes()) / layout.blocks);
     const int at_once = std::max(1, 128 / row_block_bytes);
     for (int first = 0; first < layout.blocks; first += at_once) {
@@ -213,13 +213,13 @@ struct Packer {
     }
   }
 
-  // The lines of outputs [n, n + 16) and a block, `stride` bytes apart.
+  // Packs the lines of outputs [n, n + 16) and a block, `stride` bytes apart.
   void lines(int n, int block, std::byte* to, std::size_t stride) const {
     const int begin = block * layout.block, end = std::min(layout.in, begin + layout.block);
     int done = 0;
     if (n + kGroupOutputs <= layout.out) {
       const std::size_t row_bytes = view.row_bytes();
-      // As inputs begin at whole bytes: a line takes four or eight of them from each row.
+      // Inputs begin at whole bytes: a line has four or eight bytes of each row.
       const auto at = static_cast<std::size_t>(begin / layout.step_inputs) * (layout.line_bytes / kGroupOutputs);
       if (begin % layout.step_inputs == 0) {
         done = format.pack_strips(order, view.data + static_cast<std::size_t>(n) * row_bytes + at, row_bytes,

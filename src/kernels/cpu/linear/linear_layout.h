@@ -1,4 +1,4 @@
-// How the AVX2 and AVX-512 linear kernels keep weights.
+// The layout of weights for the AVX2 and AVX-512 linear kernels.
 //
 // Outputs lie in the lanes of vectors, so the chain of an output stays one chain (kernels/ops/linear.h). The unit is a
 // line: 16 outputs (a group) times `step_inputs` inputs:
@@ -10,12 +10,14 @@
 //   codes of 8 bits   128 bytes, 8 inputs: a dword an output of inputs 0 4 1 5, then the same of 2 6 3 7; each plus 128
 //   transposed codes  as codes
 // A tile is `tile_groups` groups (the last tile of a weight may have fewer): [tile][block] { [step][group][line],
-// [output] scale }, where a block is what one scale covers and inputs past its end are zero. Scales are e8m0 bytes, f32
-// for f32 scales, nothing without scales; of codes, a group's 16 scales, then its minima, f16 or f32 (BlockCodes::f16);
-// of transposed codes, for each group 8 scales of 8 inputs, then their minima, and so on, f32. They follow their lines
-// so that a tile is one stream, which processors fetch ahead by themselves (two streams read 10 to 17 % less). Packed
-// weights are as small as in the checkpoint, but for the padding of outputs to 16 (or 8), for scales of a block_out
-// that exceeds 1, and for blocks of 256 codes, whose scales of scales are multiplied out.
+// [output] scale }. A block is what one scale covers, and inputs past its end are zero. Scales are e8m0 bytes, f32 for
+// f32 scales, nothing without scales. For codes they are a group's 16 scales, then its minima, f16 or f32
+// (BlockCodes::f16). For transposed codes each group has 8 scales of 8 inputs, then their minima, and so on, f32.
+// Scales follow their lines so that a tile is one stream, which processors fetch ahead by themselves (two streams read
+// 10 to 17 % less). Packed weights are as small as in the checkpoint, with three exceptions: outputs are padded to 16
+// (or 8), scales of a block_out that exceeds 1 are repeated, and the scales of scales of blocks of 256 codes are
+// multiplied out.
+// Used by kernels/cpu, kernels/cpu/avx2, kernels/cpu/avx512_bf16, kernels/cpu/avx512vbmi and kernels/cpu/linear.
 #pragma once
 
 #include <algorithm>
@@ -34,13 +36,13 @@ enum class Fp8Order {
   kNibbles,  // inputs 0, 1 at 16 (q % 2) + 8 (q / 2) + 2 (o % 4), inputs 2, 3 at 32 bytes on; each as fp8_nibbles()
 };
 
-// An e4m3 code with its sign one bit above the lowest of its exponent: a nibble each that gives the high and the low
-// byte of the bf16, and subnormal ones, of either sign, below 24.
+// An e4m3 code with its sign one bit above the lowest of its exponent. Each nibble gives a byte of the bf16, the high
+// or the low one, and subnormal codes, of either sign, are below 24.
 constexpr unsigned fp8_nibbles(unsigned code) {
   return (code & 0x0FU) | (code & 0x70U) << 1 | (code & 0x80U) >> 3;
 }
 
-// Whether lines have 8 outputs: a weight of so few would be read twice as long as it is.
+// True if lines have 8 outputs: padded to 16, a weight of at most 8 would take twice as long to read.
 inline constexpr int kHalfGroupOutputs = kGroupOutputs / 2;
 inline bool has_half_lines(const WeightView& view) {
   return view.format == WeightFormat::kF32 && view.out <= kHalfGroupOutputs;
@@ -57,15 +59,15 @@ struct LinearLayout {
   std::size_t bytes() const;
 
   int out, in;
-  int block;  // inputs of a block, but for the last one
+  int block;  // inputs of a block; the last one may have fewer
   int blocks;
   int step_inputs;  // inputs of a line
   int tile_groups;
   std::size_t line_bytes;
-  std::size_t block_bytes;        // the lines of one group and a whole block
-  std::size_t last_block_bytes;   // those of the last block
-  std::size_t group_bytes;        // of one group: lines and scales of all blocks
-  std::size_t group_scale_bytes;  // of one group and block
+  std::size_t block_bytes;        // one group's lines of a whole block
+  std::size_t last_block_bytes;   // one group's lines of the last block
+  std::size_t group_bytes;        // one group's lines and scales of all blocks
+  std::size_t group_scale_bytes;  // one group's scales of one block
 };
 
 // Packs outputs [begin, end); begin is a multiple of a tile's outputs.
@@ -73,7 +75,7 @@ void pack_linear(const WeightView& view, int tile_groups, Fp8Order order, int be
 
 // Packs integer codes (WeightFormat::kCodes) into lines (cpu/linear_layout.h).
 
-// Tile `tile`, to `to`.
+// Packs tile `tile`, to `to`.
 void pack_codes_tile(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to);
 
 // The same of WeightFormat::kTransposedCodes.

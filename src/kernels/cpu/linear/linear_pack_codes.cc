@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// What stands for a code in a line.
+// The byte that stands for a code in a line.
 class Numbers {
  public:
   explicit Numbers(const BlockCodes& form) : offset_(form.bits == 4 ? -form.lowest : 128) {
@@ -27,7 +27,7 @@ class Numbers {
 
   int offset_;
   bool numbered_;
-  std::array<std::uint8_t, 256> of_{};  // of codes from -128 on
+  std::array<std::uint8_t, 256> of_{};  // by code, from -128 on
 };
 
 // One output's place in the block of a tile that is being packed.
@@ -71,7 +71,7 @@ void put_part(const BlockCodes& form, const Numbers& numbers, const CodedPart& p
   put_scales(form, part, place.scale);
 }
 
-// The low nibbles of eight bytes in the order of a line: bytes 0 2 4 6 1 3 5 7.
+// Returns the low nibbles of eight bytes in the order of a line: bytes 0 2 4 6 1 3 5 7.
 std::uint32_t gather_nibbles(std::uint64_t bytes) {
   const auto every_other = [](std::uint64_t v) {
     v &= 0x000F000F000F000FU;
@@ -80,7 +80,7 @@ std::uint32_t gather_nibbles(std::uint64_t bytes) {
   return every_other(bytes) | every_other(bytes >> 8) << 16;
 }
 
-// Q4_0 and Q4_1, whose bytes need only be moved: f16 scale, f16 minimum, 16 bytes of nibbles.
+// Packs Q4_0 and Q4_1, whose bytes need only be moved: f16 scale, f16 minimum, 16 bytes of nibbles.
 void move_block(const std::byte* block, bool min, const Place& place) {
   std::memcpy(place.scale, block, 2);
   if (min) std::memcpy(place.scale + 2 * kGroupOutputs, block + 2, 2);
@@ -124,7 +124,7 @@ void pack_codes_tile(const WeightView& view, const LinearLayout& layout, int til
 
 namespace {
 
-// Where the code of input `i` of a line is in the dword of its output: the line's byte, and the bit of it.
+// The place of the code of input `i` of a line in the dword of its output: the byte of the line, and its bit.
 struct CodePlace {
   std::size_t byte;
   unsigned bit;
@@ -139,7 +139,7 @@ CodePlace code_place(const BlockCodes& form, int i) {
   return {at / 4 * 64 + at % 4, 0};
 }
 
-// The codes of one input, of sixteen outputs.
+// Writes the codes of one input, of sixteen outputs.
 void put_codes(const BlockCodes& form, const Numbers& numbers, const std::int8_t* codes, const CodePlace& place,
                std::byte* line) {
   const auto mask = static_cast<std::byte>(form.bits == 4 ? 15 : 255) << place.bit;

@@ -1,13 +1,16 @@
-// Tiles for many rows (see linear_tile.h): 128 inputs x Isa::kPanelGroups groups of weights are decoded, with f32 a
-// panel of 16 KB (AVX-512) or 8 KB (AVX2), and multiplied with all rows, Isa::kPanelRows at a time, while it stays in
-// L1. The same 128 inputs of the rows are copied side by side first, once for all tiles, so that a register tile reads
-// them through one pointer and rows of any stride do not fall on the same cache sets.
+// Tiles for many rows (see linear_tile.h). A panel is 128 inputs x Isa::kPanelGroups groups of weights, decoded: with
+// f32 16 KB (AVX-512) or 8 KB (AVX2). It is multiplied with all rows, Isa::kPanelRows at a time, while it stays in L1.
+// The same 128 inputs of the rows are first copied next to each other, once for all tiles. So a register tile reads
+// them through one pointer, and rows of any stride do not fall on the same cache sets.
 //
-// An Arithmetic says what a pair of inputs is in a panel and how it is multiplied: Cell, kPairCells (cells of a pair,
-// of an output or of a row), inputs(x) (a row as cells), copy_inputs(x, begin, count, to), store_pair<P,
-// kStride>(format, line, to), add_pair(w, x, acc); and in a direct tile: kNothing (what stands against padding
-// weights), kRowsKept (rows whose inputs of a step stay in registers), decode_pair<P>(format, line) and add(x, pair,
-// acc).
+// An Arithmetic says what a pair of inputs is in a panel and how it is multiplied:
+//   Cell, kPairCells          a cell, and the cells of a pair, of an output or of a row
+//   inputs(x), copy_inputs(x, begin, count, to)   a row as cells
+//   store_pair<P, kStride>(format, line, to), add_pair(w, x, acc)
+// and in a direct tile:
+//   kNothing, kRowsKept       the value against padding weights, and the rows whose inputs of a step stay in registers
+//   decode_pair<P>(format, line), add(x, pair, acc)
+// Used by kernels/cpu/avx512_bf16/bf16_linear.cc, linear_codes.h and linear_run.h.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +22,7 @@ namespace sluice::cpu::SLUICE_ISA {
 
 inline constexpr int kPanelInputs = 128;
 
-// f32 multiply-adds.
+// The arithmetic of f32 multiply-adds.
 template <class V>
 struct FmaArithmetic {
   using Cell = float;
@@ -45,7 +48,7 @@ struct FmaArithmetic {
     std::copy_n(x + begin, count, to);
     if (count % 2 != 0) to[count] = -0.0F;
   }
-  // Pair P of a line: the odd inputs' row, then the even ones'.
+  // Stores pair P of a line: the odd inputs' row, then the even ones'.
   template <int P, int kStride, class Format, class Line>
   [[gnu::always_inline]] static void store_pair(const Format& format, const Line& line, float* to) {
     V even, odd;
@@ -74,12 +77,12 @@ struct FmaArithmetic {
   }
 };
 
-// The blocks [first, last); each takes `block_inputs` inputs of the panel, an even number.
+// The blocks [first, last); each has `block_inputs` inputs of the panel, an even number.
 struct PanelBlocks {
   int first, last, block_inputs;
 };
 
-// `panel`: pair after pair, kGroups groups side by side. `panel_scales`: one such row for each block.
+// `panel`: pair after pair, with kGroups groups of each. `panel_scales`: one such row for each block.
 template <class Format, class V, class Arithmetic, int kGroups>
 [[gnu::noinline]] void decode_panel(const LinearTile& tile, const PanelBlocks& blocks, int group,
                                     typename Arithmetic::Cell* panel, float* panel_scales) {
@@ -113,7 +116,7 @@ template <class Format, class V, class Arithmetic, int kGroups>
   }
 }
 
-// to[r * ld + ...] = fma(acc, scale, sum), of kRows rows and kGroups groups; sums lie side by side and are 0 at first.
+// to[r * ld + ...] = fma(acc, scale, sum), for kRows rows and kGroups groups; sums are contiguous and 0 at first.
 template <bool kFirst, class V, int kRows, int kGroups>
 [[gnu::always_inline]] inline void add_panel_sums(const V (&acc)[kRows][kGroups], const float* scales,
                                                   const float* sums, std::ptrdiff_t ld, float* to) {
@@ -129,7 +132,7 @@ template <bool kFirst, class V, int kRows, int kGroups>
   }
 }
 
-// The first `outputs` of each row of sums.
+// Stores the first `outputs` of each row of sums.
 template <class V, class Arithmetic, int kRows, int kGroups>
 [[gnu::noinline]] void store_ragged_sums(const float* sums, int outputs, std::ptrdiff_t ldy, float* y) {
   for (int r = 0; r < kRows; ++r, y += ldy) {
@@ -139,8 +142,9 @@ template <class V, class Arithmetic, int kRows, int kGroups>
   }
 }
 
-// kRows rows x kGroups groups, all blocks of the panel. x: the rows' inputs of those blocks, with stride kXStride.
-// sums: y of these rows and groups after the blocks before, side by side; after the last block y goes to `out` instead.
+// Multiplies kRows rows x kGroups groups, all blocks of the panel. x: the rows' inputs of those blocks, with stride
+// kXStride. sums: y of these rows and groups after the blocks before, contiguous; after the last block y goes to `out`
+// instead.
 template <class V, class Arithmetic, int kRows, int kGroups>
 [[gnu::noinline]] void multiply_panel(const LinearTile& tile, const PanelBlocks& blocks, int group,
                                       const typename Arithmetic::Cell* panel, const float* scales,
@@ -178,14 +182,14 @@ template <class V, class Arithmetic, int kRows, int kGroups>
   }
 }
 
-// More than Isa::kPanelRows rows; blocks of at most kPanelInputs inputs.
+// A product of more than Isa::kPanelRows rows, in blocks of at most kPanelInputs inputs.
 template <class Isa, class Format, class Arithmetic>
 class LinearPanels {
   using V = typename Isa::Vec;
   using Cell = typename Arithmetic::Cell;
   static constexpr int kCells = kPanelInputs / 2 * Arithmetic::kPairCells;
   static constexpr int kMostRows = 96;
-  // Enough that copying the inputs costs little, few enough that the sums stay in L2.
+  // Enough tiles that copying the inputs costs little, few enough that the sums stay in L2.
   static constexpr int kTilesAtOnce = 512 / (Isa::kTileGroups * kGroupOutputs);
 
  public:
@@ -239,7 +243,8 @@ class LinearPanels {
     }
   }
 
-  // As many groups as a register tile has, or fewer of a weight whose outputs are no whole tiles; returns how many.
+  // Multiplies as many groups as a register tile has, or fewer of a weight whose outputs are no whole tiles; returns
+  // how many.
   int panel(const LinearTile& tile, const PanelBlocks& blocks, int group, float* sums) {
     const int left = tile.groups - group;
     if (left >= Isa::kPanelGroups) return panel_of<Isa::kPanelGroups>(tile, blocks, group, sums);
@@ -252,7 +257,7 @@ class LinearPanels {
   template <int kGroups>
   int panel_of(const LinearTile& tile, const PanelBlocks& blocks, int group, float* sums) {
     decode_panel<Format, V, Arithmetic, kGroups>(tile, blocks, group, weights_, scales_);
-    // Parts as even as they come: more than kPanelRows rows never leave a part of less than half of that.
+    // Parts are as even as they come: more than kPanelRows rows never leave a part of less than half of that.
     const int parts = (rows_ + Isa::kPanelRows - 1) / Isa::kPanelRows;
     for (int part = 0, row = 0; part < parts; ++part) {
       const int count = (rows_ - row + parts - part - 1) / (parts - part);
@@ -276,7 +281,7 @@ class LinearPanels {
   const LinearJob& job_;
   int row_, rows_;
   NextWeights next_;
-  // All written before they are read.
+  // All are written before they are read.
   alignas(64) float sums_[kMostRows * kTilesAtOnce * Isa::kTileGroups * kGroupOutputs];
   alignas(64) Cell x_[kMostRows * kCells];
   alignas(64) Cell weights_[kCells * Isa::kPanelGroups * kGroupOutputs];

@@ -1,5 +1,6 @@
-// A kernel of linears (cpu/kernel_list.h) for one format by multiply-adds: outputs [begin, end) of a job, begin a
-// multiple of a tile's outputs, or of one row of a group's. Inputs in bf16 are widened first.
+// A kernel of linears (cpu/kernel_list.h) for one format by multiply-adds. It computes outputs [begin, end) of a job;
+// begin is a multiple of a tile's outputs, or with one row of a group's. Inputs in bf16 are widened first.
+// Used by kernels/cpu/linear.
 #pragma once
 
 #include "kernels/cpu/linear/linear_direct.h"
@@ -9,7 +10,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// The rows of a job, widened to f32 in the thread's scratch.
+// Returns the rows of a job, widened to f32 in the thread's scratch.
 template <class Isa>
 LinearJob widened_job(const LinearJob& job, int rows) {
   const int in = job.weight->in();
@@ -27,7 +28,7 @@ void run_few(const LinearJob& any_job, int rows, int begin, int end) {
   run_direct<Isa, Format, FmaArithmetic<typename Isa::Vec>>(layout, job, rows, begin, end);
 }
 
-// In panels: blocks of kPanelInputs at most.
+// The kernel in panels: blocks of kPanelInputs at most.
 template <class Isa, class Format>
 void run_many(const LinearJob& any_job, int rows, int begin, int end) {
   if constexpr (Format::kRows.panel_from > 0) {  // 0: no table has it
@@ -41,7 +42,7 @@ void run_many(const LinearJob& any_job, int rows, int begin, int end) {
 
 }  // namespace sluice::cpu::SLUICE_ISA
 
-// Functions `name`, for few rows of a Format (cpu/linear_tile.h), and name_panels, for many.
+// Defines the functions `name`, for few rows of a Format (cpu/linear_tile.h), and name_panels, for many.
 #define SLUICE_LINEAR_FORMAT(name, Format)                                 \
   void name(const LinearJob& job, int rows, int begin, int end) {          \
     run_few<LinearIsa, Format>(job, rows, begin, end);                     \
@@ -50,7 +51,7 @@ void run_many(const LinearJob& any_job, int rows, int begin, int end) {
     run_many<LinearIsa, Format>(job, rows, begin, end);                    \
   }
 
-// Both as kernels: for the kinds of weights `of`, the inputs `with`.
+// Lists both as kernels, for the kinds of weights `of` and the inputs `with`.
 #define SLUICE_LINEAR_KERNELS(name, rows, of, with)                                                     \
   SLUICE_LINEAR(name##_panels, of, with, .rows_from = (rows).panel_from, .block_inputs = kPanelInputs), \
       SLUICE_LINEAR(name, of, with, .any_group = true)

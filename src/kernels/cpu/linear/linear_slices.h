@@ -1,13 +1,15 @@
 // Products in the order of AMX tiles (InputForm::kTiles of kernels/ops/linear.h) by multiply-adds, over sixteen lanes
 // V: a slice is 32 inputs, whose even and odd ones are a chain each.
 //
-// Scales of e8m0 multiply the weights; where no input, sum or product can leave the normal numbers for it they multiply
-// the sums of a slice instead, which is exact and gives the same bits: inputs and scales of 2^-50 to 2^50, or inputs of
-// zero.
+// Scales of e8m0 multiply the weights. If no input, sum or product can leave the normal numbers for it, they multiply
+// the sums of a slice instead, which is exact and gives the same bits. That holds for inputs and scales of 2^-50 to
+// 2^50, and for inputs of zero.
 //
 // Few rows decode weights in registers (SlicesDirect). Many rows decode 128 inputs of a tile into a panel of f32 in L1
-// and multiply it with all rows (SlicesPanels): the even inputs of a slice first, then its odd ones, so that a register
-// tile has as many sums as in cpu/linear_panel.h. Formats are those of cpu/linear_tile.h, without scales in pair().
+// and multiply it with all rows (SlicesPanels). The even inputs of a slice come first, then its odd ones, so that a
+// register tile has as many sums as in cpu/linear_panel.h. Formats are those of cpu/linear_tile.h, without scales in
+// pair().
+// Used by linear_slices.isa.cc and linear_slices_fp8.isa.cc.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +33,7 @@ inline constexpr bool kScalesOfWeights = Format::kScaleBytes > 0 && !kScalesOfSu
 
 inline constexpr int kUsualExponents = 50;
 
-// Whether all of `count` inputs are such.
+// True if all of `count` inputs are such.
 inline bool inputs_are_usual(const float* x, int count) {
   constexpr auto kLeast = static_cast<std::uint32_t>(127 - kUsualExponents) << 23;
   constexpr auto kSpan = static_cast<std::uint32_t>(2 * kUsualExponents) << 23;
@@ -43,8 +45,8 @@ inline bool inputs_are_usual(const float* x, int count) {
   return unusual == 0;
 }
 
-// Rows [row, row + kRows) and kGroups groups of a tile from `group` on, or of two whole tiles that have so many
-// together. job's inputs are f32.
+// Multiplies rows [row, row + kRows) by kGroups groups of a tile from `group` on, or by two whole tiles that have
+// kGroups together. job's inputs are f32.
 template <class Isa, class Format, bool kAhead, int kRows, int kGroups>
 class SlicesDirect {
   using V = typename Isa::Vec;
@@ -81,7 +83,7 @@ class SlicesDirect {
       for (int g = 0; g < kGroups; ++g) sums[r][g] = V::zero();
     }
   }
-  // Where group g's `size` bytes lie among those of its tile, from the first tile's on.
+  // Returns where group g's `size` bytes lie among those of its tile, from the first tile's on.
   [[gnu::always_inline]] std::size_t at(int g, std::size_t size) const {
     return static_cast<std::size_t>(g / kTile) * tile_.tile_bytes + static_cast<std::size_t>(g % kTile) * size;
   }
@@ -116,7 +118,7 @@ class SlicesDirect {
     }
   }
 
-  // The general form, by multiplied weights.
+  // The general form, with multiplied weights.
   [[gnu::noinline]] void unusual(int index, int count, const std::byte* lines, std::size_t step_bytes,
                                  const V (&scale)[kGroups]) {
     slices<false>(index, count, lines, step_bytes, scale, y_);
@@ -130,7 +132,7 @@ class SlicesDirect {
     return bits(greater(least, low) | greater(high, most)) == 0;
   }
 
-  // The slices of a block, added to `sums`. kOfSums: scales multiply the sums of slices.
+  // Adds the slices of a block to `sums`. kOfSums: scales multiply the sums of slices.
   template <bool kOfSums>
   [[gnu::always_inline]] void slices(int index, int count, const std::byte* lines, std::size_t step_bytes,
                                      const V (&scale)[kGroups], Sums& sums) const {
@@ -205,7 +207,7 @@ class SlicesDirect {
   Sums y_;
 };
 
-// Rows of a panel at once, and inputs of it. Blocks of a multiple of 32 inputs, 128 at most.
+// The rows of a panel at once, and its inputs. Blocks are a multiple of 32 inputs, 128 at most.
 template <class Isa, class Format>
 class SlicesPanels {
   using V = typename Isa::Vec;
@@ -242,7 +244,7 @@ class SlicesPanels {
     }
   }
 
-  // The blocks of panel p of a row: of each slice the even inputs, then the odd ones.
+  // Copies the blocks of panel p of a row: for each slice the even inputs, then the odd ones.
   void copy_inputs(const LinearLayout& layout, const std::uint16_t* x, int p, float* to) const {
     const int begin = p * blocks_ * layout.block, end = std::min(layout.in, begin + blocks_ * layout.block);
     for (int k = begin; k < end; k += kSliceInputs, to += kSliceInputs) {
@@ -369,7 +371,7 @@ class SlicesPanels {
     }
   }
 
-  // Half of a slice; returns the weights of the next one.
+  // Multiplies half of a slice; returns the weights of the next half.
   template <int kRows, int kGroups>
   [[gnu::always_inline]] static const float* chain(const float* w, const float* x, V (&result)[kRows][kGroups]) {
     V acc[kRows][kGroups];
@@ -398,8 +400,8 @@ class SlicesPanels {
   float *x_, *weights_, *scales_, *sums_;
 };
 
-// Groups [group, last) of a tile: two rows and half a tile at once, so that the sums of two chains stay in registers;
-// of an odd number of rows the last one by whole tiles.
+// Multiplies groups [group, last) of a tile: two rows and half a tile at once, so that the sums of two chains stay in
+// registers. The last one of an odd number of rows goes by whole tiles.
 template <class Isa, class Format>
 void run_slices_of_tile(const LinearTile& tile, const LinearJob& wide, int rows, int group, int last) {
   constexpr int kGroups = Isa::kTileGroups, kHalf = kGroups / 2;
@@ -432,7 +434,7 @@ void run_slices(const LinearJob& job, int rows, int begin, int end) {
   OutputRange{Isa::kTileGroups, layout.out, begin, end}.walk(part, whole);
 }
 
-// One row whose weights are asked for ahead, two tiles at once.
+// Multiplies one row whose weights are asked for ahead, two tiles at once.
 template <class Isa, class Format>
 void run_slices_ahead(const LinearJob& job, int rows, int begin, int end) {
   const LinearJob wide = widened_job<Isa>(job, rows);
@@ -456,7 +458,7 @@ void run_slices_ahead(const LinearJob& job, int rows, int begin, int end) {
 
 }  // namespace sluice::cpu::SLUICE_ISA
 
-// The functions `name`, for few rows of a Format, and name_panels, for many; name_ahead for one.
+// Defines the functions `name`, for few rows of a Format, and name_panels, for many; name_ahead for one.
 #define SLUICE_SLICES_FORMAT(name, Format)                                 \
   void name(const LinearJob& job, int rows, int begin, int end) {          \
     run_slices<LinearIsa, Format>(job, rows, begin, end);                  \
@@ -467,7 +469,7 @@ void run_slices_ahead(const LinearJob& job, int rows, int begin, int end) {
   void name##_panels(const LinearJob& job, int rows, int begin, int end) { \
     SlicesPanels<LinearIsa, Format>::run(job, rows, begin, end);           \
   }
-// Them as kernels of the kinds of weights `of`.
+// Lists them as kernels of the kinds of weights `of`.
 #define SLUICE_SLICES_KERNELS(name, of)                                                                         \
   SLUICE_LINEAR(name##_ahead, of, kTilesInputs, .rows_from = LinearIsa::kTileGroups == 4 ? 1 : 0, .rows_to = 1, \
                 .needs = CpuFeatures{CpuFeature::kReadsAhead}, .any_group = true),                              \

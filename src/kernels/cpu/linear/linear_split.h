@@ -1,8 +1,9 @@
 // Cuts the outputs of several products into pieces and runs them in one fork/join.
 //
-// A product of `rows` x `out` is a grid of row chunks x output tiles; the grids of all products, one after the other,
-// form one line of tiles, and each piece is a contiguous part of it, so that a thread streams contiguous weights. How
-// the line is cut changes no result: an output element's order is inside its tile (kernels/ops/linear.h).
+// A product of `rows` x `out` is a grid of row chunks x output tiles. The grids of all products, one after the other,
+// form one line of tiles. Each piece is a contiguous part of the line, so that a thread streams contiguous weights. The
+// cuts change no result: an output element's order is inside its tile (kernels/ops/linear.h).
+// Used by cpu_linear.cc, kernels/cpu/cpu_experts.cc and kernels/cpu/cpu_hyper_connection.cc.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ struct LinearExtent {
   int rows = 0, out = 0, in = 0;
   bool tiles =
       false;     // inputs are tiles (kernels/weights/tile_inputs.h): whole blocks of rows, fewer outputs at a time
-  int unit = 0;  // a piece of one row has a multiple of so many outputs; 0: of a tile's
+  int unit = 0;  // a piece of one row has a multiple of this many outputs; 0: of a tile's
 };
 
 // A rectangle of one product's outputs.
@@ -28,8 +29,9 @@ struct LinearPiece {
 };
 
 // The outputs of a product as a line of units: [chunk of rows][tile][part of the tile]. A part has some of the chunk's
-// rows, or of one row some of the tile's outputs: what the last pieces of a fork are cut into. Reading half a tile, or
-// decoding it for few rows, takes longer than half of the time of a whole one, so that longer pieces have whole ones.
+// rows, or with one row some of the tile's outputs. The last pieces of a fork are cut into parts. Reading half a tile,
+// or decoding it for few rows, takes longer than half of the time of a whole one, so that longer pieces have whole
+// ones.
 class LinearGrid {
   static constexpr int kTileOutputs = 32;
 
@@ -37,15 +39,16 @@ class LinearGrid {
   LinearGrid(const LinearExtent& extent, int out_tile) : extent_(extent), out_tile_(out_tile) {
     if (extent.tiles && extent.rows > kTileRows) out_tile_ = kTileOutputs;
     tiles_ = (extent.out + out_tile_ - 1) / out_tile_;
-    // Enough rows that decoding a weight costs little, few enough that narrow products still spread over the threads.
+    // There are enough rows that decoding a weight costs little, and few enough that narrow products still spread over
+    // the threads.
     const int most = extent.tiles ? (tiles_ >= 8 ? 256 : 32) : tiles_ >= 8 ? 192 : 24;
     const int chunks = (extent.rows + most - 1) / most;
     if (chunks == 0) return;
-    // A multiple of 6, the rows of the widest register tile, or of a block of tiles.
+    // A multiple of 6, the rows of the widest register tile, or of the rows of a block of tiles.
     const int unit = extent.tiles ? kTileRows : 6;
     chunk_rows_ = std::min(extent.rows, ((extent.rows + chunks - 1) / chunks + unit - 1) / unit * unit);
     chunks_ = (extent.rows + chunk_rows_ - 1) / chunk_rows_;
-    // Few rows are decoded four at a time anyway; of many, a part is worth decoding weights once more.
+    // Few rows are decoded four at a time anyway; with many, a part is worth decoding weights once more.
     constexpr int kFewRows = 16;
     part_rows_ = extent.tiles ? chunk_rows_ : std::min(chunk_rows_, chunk_rows_ <= kFewRows ? 4 : 24);
     part_outputs_ = extent.rows == 1 && extent.unit > 0 ? std::min(extent.unit, out_tile_) : out_tile_;
@@ -53,14 +56,16 @@ class LinearGrid {
   }
   std::int64_t tile_cost() const { return part_cost() * parts_; }
   std::int64_t cost() const { return part_cost() * parts(); }
-  // How many parts begin before `at` of this grid's cost; in whole tiles, as many as lie there in whole or in part.
+  // The number of parts that begin before `at` of this grid's cost; in whole tiles, those that lie there in whole or in
+  // part.
   std::int64_t parts_before(std::int64_t at, bool in_tiles) const {
     const std::int64_t unit = in_tiles ? tile_cost() : part_cost();
     if (unit == 0 || at <= 0) return 0;
     return std::min(parts(), (at + unit - 1) / unit * (in_tiles ? parts_ : 1));
   }
 
-  // Calls run for all of a product. So few rows are one chunk, whose tiles are joined, whatever its grid is.
+  // Calls run for all of a product. Its rows are few, so they are one chunk, whose tiles are joined, whatever the grid
+  // is.
   template <class Run>
   static void walk_all(const LinearExtent& extent, int out_tile, int item, const Run& run) {
     constexpr int kOneChunk = 24;
@@ -71,7 +76,7 @@ class LinearGrid {
     const LinearGrid grid(extent, out_tile);
     grid.walk(item, 0, grid.parts(), run);
   }
-  // Calls run for parts [at, end), those of whole tiles of a chunk joined.
+  // Calls run for parts [at, end); whole tiles of a chunk are joined.
   template <class Run>
   void walk(int item, std::int64_t at, std::int64_t end, const Run& run) const {
     while (at < end) {
@@ -107,7 +112,7 @@ class LinearGrid {
 
   LinearExtent extent_;
   int out_tile_ = 1, tiles_ = 0, chunks_ = 0, chunk_rows_ = 0;
-  int part_rows_ = 0, part_outputs_ = 1, parts_ = 1;  // of a part; parts of a tile
+  int part_rows_ = 0, part_outputs_ = 1, parts_ = 1;  // the size of a part; parts of a tile
 };
 
 // Multiply-adds that a fork must bring each thread to be worth its cost, and those of the smallest piece: some
@@ -115,7 +120,7 @@ class LinearGrid {
 inline constexpr std::int64_t kForkMacs = 16 << 10;
 inline constexpr std::int64_t kPieceMacs = 64 << 10;
 
-// Pieces of `total` in rounds, one for each thread in a round: a round takes half of what is left, the last one all of
+// Pieces of `total` in rounds, one for each thread in a round. A round has half of what is left, the last one all of
 // it. Long pieces stream weights well; the short ones at the end make the threads finish together, even if the system
 // delays one.
 class LinearPieces {
@@ -128,21 +133,21 @@ class LinearPieces {
     while (threads > 1 && rounds_ < 8 && (total >> rounds_) / threads >= kPieceMacs) ++rounds_;
   }
   int count() const { return threads_ * rounds_; }
-  // Where piece `i` begins; that of count() is the end.
+  // Returns where piece `i` begins; begin(count()) is the end.
   std::int64_t begin(int i) const {
     const int round = i / threads_;
     if (round >= rounds_) return total_;
-    const std::int64_t left = total_ >> round;  // but for what rounding leaves to the rounds before
+    const std::int64_t left = total_ >> round;  // except what rounding leaves to the rounds before
     return total_ - left + taken_in(round) * (i % threads_) / threads_;
   }
-  // The first of the pieces that are shorter than `least`.
+  // Returns the first piece that is shorter than `least`.
   int first_below(std::int64_t least) const {
     int round = 0;
     while (round < rounds_ && taken_in(round) / threads_ >= least) ++round;
     return round * threads_;
   }
-  // The part of `grid`, which begins at `base`, with which piece `i` begins: pieces that are long enough have whole
-  // tiles.
+  // Returns the part of `grid`, which begins at `base`, with which piece `i` begins: pieces that are long enough have
+  // whole tiles.
   std::int64_t first_part(int i, const LinearGrid& grid, std::int64_t base) const {
     const int in_tiles = first_below(grid.tile_cost());
     const std::int64_t whole = grid.parts_before(begin(std::min(i, in_tiles)) - base, true);
@@ -168,7 +173,7 @@ void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run 
     std::int64_t base;
   };
   thread_local std::vector<Placed> of_thread;
-  std::vector<Placed>& grids = of_thread;  // the threads of the pool read this one's
+  std::vector<Placed>& grids = of_thread;  // the threads of the pool read the caller's
   const auto all = [&](int, int) {
     for (int i = 0; i < firsts; ++i) first(i);
     for (int i = 0; i < items; ++i) LinearGrid::walk_all(extent(i), out_tile, i, run);

@@ -1,11 +1,11 @@
-// The linear kernels of a vector ISA, written once over its lanes (cpu/<isa>/vec.h). Two ways to compute a tile, of
-// equal bits:
+// The linear kernels of a vector ISA, written once over its lanes (cpu/<isa>/vec.h). There are two ways to compute a
+// tile, of equal bits:
 //
 //   direct  (linear_direct.h)  few rows: a line of weights is decoded in registers for several rows at once
 //   panel   (linear_panel.h)   many rows: weights are decoded to f32 in a buffer in L1 and multiplied with all rows
 //
 // Lanes are outputs; an output's chain over inputs is the one of kernels/ops/linear.h. An odd number of inputs leaves
-// one pair without its odd half: there the padding weight is +0 and stands against an input of -0, and adding -0
+// one pair without its odd half. There the padding weight is +0 and is multiplied by an input of -0, and adding -0
 // changes nothing.
 //
 // An Isa has the type Vec and the constants
@@ -13,12 +13,17 @@
 //   kChains                   vectors that must be in flight to hide the latency of an fma
 //   kRowsGroupsInnermost      up to this many rows the lines of all groups fit in registers together
 //   kPanelRows, kPanelGroups  the register tile of a panel
-//   kStreams                  whether weights from memory must be prefetched: few rows then prefetch them, and one row
-//                             takes two tiles at once (Intel reads a third more that way, AMD a third less)
-// A Format has kInputs and kLineBytes (of a line), kScaleBytes (of an output, as packed), kRows (RowsAtOnce), and the
-// const members load(line, scales), which gives a Line, and pair<p>(line, even, odd), the weights of inputs 2 p and 2 p
-// + 1, f32 scales applied. It is a value that holds its tables in registers. Its type Scale has static load(scales), 1
-// where pair() applied the scales, and finish(acc, scale, y) = fma(acc, scale, y).
+//   kStreams                  true if weights from memory must be prefetched: few rows then prefetch them, and one row
+//                             has two tiles at once (Intel reads a third more that way, AMD a third less)
+// A Format is a value that holds its tables in registers. It has
+//   kInputs, kLineBytes       inputs and bytes of a line
+//   kScaleBytes               bytes of an output's scale, as packed
+//   kRows                     its RowsAtOnce
+//   load(line, scales)        gives a Line
+//   pair<p>(line, even, odd)  the weights of inputs 2 p and 2 p + 1, with f32 scales applied
+//   Scale                     static load(scales), 1 if pair() applied the scales,
+//                             and finish(acc, scale, y) = fma(acc, scale, y)
+// Used by kernels/cpu/avx512_amx, kernels/cpu/avx512vbmi and kernels/cpu/linear.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +41,8 @@ struct TileRange {
   int first, last;
 };
 
-// Outputs [begin, end) of a weight that has `out` as tiles. One row may begin and end at any group of a tile.
+// Outputs [begin, end) of a weight that has `out`, as tiles. With one row they may begin and end at any group of a
+// tile.
 struct OutputRange {
   int tile_groups, out, begin, end;
 
@@ -74,7 +80,7 @@ struct LinearTile {
         scale_bytes(static_cast<std::size_t>(groups) * layout.group_scale_bytes),
         tile_bytes(layout.tile_data(1)) {}
 
-  // The lines of a block, steps of all groups, and the scales after them.
+  // Returns the lines of a block, steps of all groups, and the scales after them.
   [[gnu::always_inline]] const std::byte* lines(int index) const {
     return data + static_cast<std::size_t>(index) * (block_bytes + scale_bytes);
   }
@@ -86,18 +92,19 @@ struct LinearTile {
   int in, block, blocks;
   int groups, outputs;  // outputs without padding
   int first_output;
-  std::size_t block_bytes, last_block_bytes, scale_bytes;  // of all groups
+  std::size_t block_bytes, last_block_bytes, scale_bytes;  // all groups' lines and scales
   std::size_t tile_bytes;                                  // to the next tile
 };
 
-// A line of weights that is read soon and one that is read later; of every kth line only, as far ahead in time.
+// Asks for a line of weights that is read soon and for one that is read later; only at every kth line, as far ahead in
+// time.
 template <int kEvery = 1>
 [[gnu::always_inline]] inline void prefetch_lines(const std::byte* line) {
   __builtin_prefetch(line + 3072 * kEvery, 0, 2);
   __builtin_prefetch(line + 512 * kEvery, 0, 3);
 }
 
-// What is decoded next, fetched into L2 a part at a time while rows are multiplied.
+// The weights that are decoded next, fetched into L2 a part at a time while rows are multiplied.
 struct NextWeights {
   const std::byte* from = nullptr;
   std::size_t bytes = 0;
@@ -111,7 +118,7 @@ struct NextWeights {
   }
 };
 
-// The first `count` floats; 16 or more mean all, without a mask, which some machines are slow to store through.
+// Stores the first `count` floats; 16 or more mean all, without a mask, which some machines are slow to store through.
 template <class V>
 [[gnu::always_inline]] inline V load_outputs(const float* p, int count) {
   return count >= kGroupOutputs ? V::load(p) : V::load_first(p, count);

@@ -2,10 +2,10 @@
 // Products of FP8 weights and one row of bf16 inputs on AMX tiles of one row (InputForm::kTiles of
 // kernels/ops/linear.h); in the target without AMX the tiles are emulated, for tests.
 //
-// A product takes a tile's time for one row, too, but of the units that threads of a core share only what decodes the
-// weights, less than half of what multiplying them by vectors takes: on all threads a row takes a sixth less time.
-// (Weights of bf16 and MXFP4 gained nothing.) 64 outputs at a time, whose weights are decoded some slices ahead, those
-// of the next outputs after these, into a ring in L1.
+// A product of a tile takes as long for one row as for more. But of the units that threads of a core share it needs
+// only those that decode the weights. That is less than half of the work of multiplying them by vectors: on all threads
+// a row takes a sixth less time. (Weights of bf16 and MXFP4 gained nothing.) There are 64 outputs at a time. Their
+// weights are decoded a few slices ahead, at the end those of the next outputs after these, into a ring in L1.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -19,13 +19,13 @@
 namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
-constexpr int kRowGroups = LinearIsa::kTileGroups;         // at once: a tile of sums for each
+constexpr int kRowGroups = LinearIsa::kTileGroups;         // at once, with a tile of sums for each
 constexpr int kRowRing = 4, kRowAhead = 2;                 // slices
-constexpr std::size_t kRowSlot = kRowGroups * kTileBytes;  // of the ring
+constexpr std::size_t kRowSlot = kRowGroups * kTileBytes;  // the bytes of a slot of the ring
 constexpr int kInputTile = kRowGroups, kWeightTile = kInputTile + 1, kWeightTiles = 8 - kWeightTile;
 static_assert(kInputTile < kNarrowTiles && kWeightTile >= kNarrowTiles);
 
-// Outputs of a tile that are taken at once, all of it unless the range begins or ends within.
+// Outputs of a tile that are computed at once: all of it unless the range begins or ends within.
 template <class Weights>
 struct RowUnit {
   RowUnit(const LinearLayout& layout, const std::byte* packed, int begin, int end)
@@ -54,7 +54,7 @@ class RowProduct {
     last_slice_ = in == whole ? slices_ : slices_ - 1;
   }
 
-  // `next`: what is asked for after it, or null.
+  // `next`: the unit whose weights are asked for after it, or null.
   void run(Unit& unit, Unit* next) {
     if (!decoded_) {
       for (int s = 0; s < ahead_; ++s) decode(unit, s, slot_ + s);
@@ -86,7 +86,7 @@ class RowProduct {
   std::byte* slot(int index) { return ring_ + static_cast<std::size_t>(index % kRowRing) * kRowSlot; }
   void decode(Unit& unit, int slice, int to) { unit.decoder.decode(slice, slot(to)); }
 
-  // Of fewer groups the other tiles multiply what was there before, and nobody reads their sums.
+  // With fewer groups the other tiles multiply what was there before, and their sums are not read.
   [[gnu::always_inline]] static void multiply(const std::byte* x, const std::byte* weights, int groups) {
     tile_load<kInputTile>(x);
     unroll<kRowGroups>([&]<int G>() __attribute__((always_inline)) {
@@ -99,7 +99,7 @@ class RowProduct {
   [[gnu::always_inline]] static void store_sums(float (&to)[kRowGroups][kGroupOutputs]) {
     unroll<kRowGroups>([&]<int T>() __attribute__((always_inline)) { tile_store<T>(to[T]); });
   }
-  // The tiles hold the sums of block `block`, whose scales are f32.
+  // Ends block `block`, whose sums are in the tiles and whose scales are f32.
   void end_block(const Unit& unit, int block) {
     store_sums(of_block_);
     unroll<kRowGroups>([]<int T>() __attribute__((always_inline)) { tile_zero<T>(); });
@@ -117,12 +117,12 @@ class RowProduct {
   const LinearJob& job_;
   const int slices_, ahead_;
   const std::byte* inputs_;
-  int last_slice_;        // from which on inputs are at last_
-  int slot_ = 0;          // of the slice at hand
+  int last_slice_;        // the slice from which on inputs are at last_
+  int slot_ = 0;          // the slot of the slice at hand
   bool decoded_ = false;  // the first slices of these outputs are there
 };
 
-// Outputs [begin, end), begin a multiple of 16.
+// Computes outputs [begin, end), begin a multiple of 16.
 template <class Weights>
 void run_tile_row(const LinearJob& job, int begin, int end) {
   using Unit = RowUnit<Weights>;

@@ -2,12 +2,12 @@
 // Products of bf16 inputs on AMX tiles (InputForm::kTiles of kernels/ops/linear.h), for some rows and more; in the
 // target without AMX the tiles are emulated, for tests.
 //
-// 32 outputs at a time, or 64 of 16 rows at most: all of K stays in the tiles of sums, unless scales are f32. Up to
-// kFewRows rows weights are decoded two slices ahead into a ring in L1, each once. More rows take a chunk of slices,
-// 32 KB of weights that stay in L1 while the rows pass by from L2 (as TILELOADDT1, which does not keep them) and the
-// sums of all rows lie in tiles in L2; meanwhile the next chunk, of these outputs or the next ones, is decoded, a part
-// of a slice at a time between products. Outputs of many rows go past the caches, 128 of a row at once: writing them
-// costs the same time as reading as much from memory, and they are more than L2 holds.
+// It computes 32 outputs at a time, or 64 of at most 16 rows: all of K stays in the tiles of sums, unless scales are
+// f32. For up to kFewRows rows weights are decoded two slices ahead into a ring in L1, each once. With more rows it
+// works on a chunk of slices, 32 KB of weights that stay in L1. The rows pass by from L2 (by TILELOADDT1, which does
+// not keep them), and the sums of all rows lie in tiles in L2. Meanwhile the next chunk, of these outputs or the next
+// ones, is decoded, a part of a slice at a time between products. Outputs of many rows go past the caches, 128 of a row
+// at once: writing them costs the same time as reading as much from memory, and they are more than L2 holds.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ constexpr int kFewRows = 48, kMostRows = 256, kChunkSlices = 16;
 constexpr int kRing = 4, kAhead = 2;  // slices
 constexpr int kBatch = 4;             // units of 32 outputs that are written together
 
-// Rows of a job as tiles.
+// The rows of a job as tiles.
 struct TileRows {
   const std::byte* tiles;
   int rows, slices;
@@ -44,7 +44,7 @@ struct Scratch {
   alignas(64) float of_block[2][8 * kTileFloats];
 };
 
-// Outputs that are taken at once.
+// Outputs that are computed at once.
 struct TileUnit {
   TileUnit(const LinearLayout& layout, const std::byte* packed, int begin, int end, int rows)
       : tile(layout, packed, begin / (LinearIsa::kTileGroups * kGroupOutputs)),
@@ -66,7 +66,7 @@ class TileProduct {
   TileProduct(const LinearJob& job, const TileRows& x, int row, Scratch& scratch)
       : job_(job), x_(x), row_(row), s_(scratch) {}
 
-  // `next`: what is asked for after it, or null.
+  // `next`: the unit whose weights are asked for after it, or null.
   void run(const TileUnit& unit, const TileUnit* next) {
     if (x_.rows > kFewRows) {
       if (next != nullptr && next->groups != unit.groups) next = nullptr;
@@ -87,7 +87,8 @@ class TileProduct {
     blocks == 1 ? few<1, kGroups>(unit) : blocks == 2 ? few<2, kGroups>(unit) : few<3, kGroups>(unit);
   }
 
-  // The tiles hold the sums of a block, whose scales are f32, from slice `slice` back: to `sums`, later.
+  // Ends a block, whose sums are in the tiles and whose scales are f32, from slice `slice` back; they reach `sums`
+  // later.
   template <int kBlocks, int kGroups>
   [[gnu::always_inline]] void end_block(const LinearTile& tile, int group, int slice, float* sums) {
     const int block_slices = tile.block / kSliceInputs, block = slice / block_slices;
@@ -189,7 +190,7 @@ class TileProduct {
     const std::byte* weights = s_.weights[buffer_];
     const int block_slices = kScalesOfSums ? tile.block / kSliceInputs : count;
     constexpr int kAsked = (kBlocks * kGroups * kTileRows + kChunkSlices - 1) / kChunkSlices;  // lines a slice
-    const float* next = sums + kBlocks * kGroups * kTileFloats;                                // of the next rows
+    const float* next = sums + kBlocks * kGroups * kTileFloats;                                // the next rows' sums
     int s = 0;
     const auto between = [&]() __attribute__((always_inline)) {
       x += kTileBytes, weights += kGroups * kTileBytes;
@@ -222,7 +223,7 @@ class TileProduct {
     return job_.y + (row_ + b * kTileRows) * job_.ldy + unit.tile.first_output + unit.group * kGroupOutputs;
   }
 
-  // `outputs` outputs of `units` units from y on, all of a row side by side; kPast: past the caches, where they are
+  // Stores `outputs` outputs of `units` units from y on, all of a row contiguous; kPast: past the caches, if they are
   // whole lines. Their sums are tiles [two blocks of rows][block][group].
   template <bool kPast>
   void store(float* y, int outputs, int units, int row_blocks) const {
@@ -254,13 +255,13 @@ class TileProduct {
   Scratch& s_;
   ScaledSums scaled_;
   int block_buffer_ = 0;
-  int buffer_ = 0;                                            // of the chunk at hand
+  int buffer_ = 0;                                            // the buffer of the chunk at hand
   bool decoded_ = false;                                      // the first chunk of the next outputs is there
   int waiting_ = 0, groups_[kBatch] = {}, outputs_left_ = 0;  // units whose sums are not yet stored
   float* waiting_outputs_ = nullptr;
 };
 
-// Outputs [begin, end), multiples of 32 but for the last.
+// Computes outputs [begin, end), multiples of 32 but for the last.
 template <class Weights>
 void run_tiles(const LinearJob& job, int rows, int begin, int end) {
   constexpr int kTileGroups = LinearIsa::kTileGroups;

@@ -1,18 +1,18 @@
-// The two products of attention in register tiles over sixteen lanes V: queries with keys along the dims (each of them
-// one lanes16), and weights with values along the keys (each dim one chain). Keys are given by pointer.
+// The two products of attention in register tiles over sixteen lanes V: queries with keys along the dims (each is one
+// lanes16), and weights with values along the keys (each dim is one chain). Keys are given by pointer.
 //
-// A Products says what a row of keys or queries is and how they meet:
-//   Cell, kStep (dims of a vector of cells), kPairs (whether it is AttendArgs::bf16's order), kDotHeads, kValueHeads,
-//   kValueVectors, kLeastValueVectors (register
-//   blocks that fit)
-//   cells(n), stride(n)                  cells of a row of n dims; and from one row to the next in scratch
+// A Products gives the form of a row of keys or queries, and multiplies them:
+//   Cell, kStep (dims of a vector of cells), kPairs (true for AttendArgs::bf16's order)
+//   kDotHeads, kValueHeads, kValueVectors, kLeastValueVectors   the register blocks that fit
+//   cells(n), stride(n)                  the cells of a row of n dims, and from one row to the next in scratch
 //   key(format, row, into, scratch)      where the row's cells are: in `into`, or in the cache
-//   query(q, n, into)                    the cells of a query
-//   rounded(w)                           a weight as it meets values
+//   query(q, n, into)                    makes the cells of a query
+//   rounded(w)                           a weight in the form that multiplies values
 //   dot<H>(q, ldq, keys, dims, acc)      acc[h][k] += dims of query h and key k
-//   pack_weights(weights, first, last)   what a value tile reads them as, in place
+//   pack_weights(weights, first, last)   turns weights into the form that a value tile reads, in place
 //   value<H, D>(weights, stride, keys, first, last, d, acc)   acc[h][j] = chain of weights[h * stride + i] and
 //                                                             key_i[d + 16 j ...]
+// Used by kernels/cpu/attention/attend_expanded.isa.cc and kernels/cpu/attention/attend_tile.h.
 #pragma once
 
 #include "kernels/cpu/cpu_rows.h"
@@ -31,7 +31,7 @@ struct FloatProducts {
   static constexpr int kLeastValueVectors = 1;
 
   [[gnu::always_inline]] static int cells(int dims) { return (dims + kStep - 1) / kStep * kStep; }
-  // No power of two, so that a column of decoded rows does not fall into a few sets of the cache.
+  // The stride is no power of two, so that a column of decoded rows does not fall into a few sets of the cache.
   [[gnu::always_inline]] static std::ptrdiff_t stride(int dims) { return cells(dims) + 16; }
 
   [[gnu::always_inline]] static const float* key(const RowFormat& format, RowRef row, float* into, float*) {
@@ -126,8 +126,8 @@ template <class V, class Products>
   }
 }
 
-// For every tile of H heads and `dims` values, those from `offset` on of each key: use(head, d, number of dims left
-// from d on, the chain's 16 values).
+// Calls use(head, d, number of dims left from d on, the chain's 16 values) for every tile of H heads and `dims` values,
+// those from `offset` on of each key.
 template <class V, class Products, int H, class Use>
 [[gnu::always_inline]] inline void weighted_values_of_heads(const float* weights, std::ptrdiff_t stride, int head,
                                                             const typename Products::Cell* const* keys, int first,

@@ -1,6 +1,7 @@
-// How drivers cut rows into tiles, and memory that a tile may use while it runs.
+// Cuts rows into tiles for drivers, and gives memory that a tile may use while it runs.
 //
 // Tiles follow from shapes alone. They decide which thread computes a row, never how.
+// Used by kernels/cpu, kernels/cpu/attention, kernels/cpu/avx512_amx and kernels/cpu/linear.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +14,16 @@ namespace sluice {
 
 // A tile should be worth a few microseconds, or handing it to another thread costs more than it gains.
 inline constexpr std::size_t kTileOperations = 131072;
-// Of passes over rows, which mostly wait for what another thread has written.
+// The same for passes over rows, which mostly wait for what another thread has written.
 inline constexpr std::size_t kRowTileOperations = 32768;
 
-// Calls tile(begin, end) for pieces of rows [0, rows), a row being worth about `operations_per_row` f32 operations.
-// Little work stays on this thread, and `least` rows, which are worth computing side by side.
+// Calls tile(begin, end) for pieces of rows [0, rows), where a row is worth about `operations_per_row` f32 operations.
+// A piece has at least `least` rows, which are worth computing together. Little work stays on this thread.
 template <class Tile>
 void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, const Tile& tile,
                    std::size_t least = 1) {
   if (rows <= 0) return;
-  constexpr int kFewRows = 8;  // which one thread takes together
+  constexpr int kFewRows = 8;  // one thread computes this many together
   if (rows == 1 || (rows <= kFewRows && exec.pool->threads() == 1)) {
     const auto all = [&](int, int) { tile(0, rows); };
     return exec.pool->run(1, std::ref(all));
@@ -36,10 +37,11 @@ void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, c
   exec.pool->run((rows + rows_per_tile - 1) / rows_per_tile, std::ref(run));  // by reference: no allocation
 }
 
-// As `exec`, but everything runs on the calling thread: for ops inside a tile.
+// `exec`, but everything runs on the calling thread: for ops inside a tile.
 Exec on_this_thread(const Exec& exec);
 
-// At least `floats` floats, 64-byte aligned, of the calling thread. One piece per thread: the next call may move it.
+// At least `floats` floats, 64-byte aligned, of the calling thread. There is one piece per thread: the next call may
+// move it.
 float* thread_scratch(std::size_t floats);
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// The scalar kernels: those of kernels/ref, on weights as they lie. The last list: they need nothing and take all.
+// The scalar kernels: those of kernels/ref, on weights as they lie. They are the last list: they need no feature and
+// fit every weight.
 #include "kernels/cpu/kernel_lists.h"
 #include "kernels/ref/kernels.h"
 #include "kernels/ref/ref_linear.h"

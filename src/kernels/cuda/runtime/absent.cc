@@ -1,4 +1,4 @@
-// What stands for the CUDA device in a program that was built without CUDA.
+// The CUDA device in a program that was built without CUDA: its functions only say so.
 #include "base/check.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/strip_check.h"

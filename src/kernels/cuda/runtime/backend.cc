@@ -1,4 +1,5 @@
-// NVIDIA GPUs as a backend. In programs that were built without CUDA, too: opening says so (absent.cc).
+// NVIDIA GPUs as a backend. It exists also in programs that were built without CUDA: opening a device says
+// so (absent.cc).
 #include "kernels/device/backend.h"
 
 #include <cstdlib>

@@ -24,8 +24,8 @@ namespace {
 
 constexpr int kLeastMajor = 8;  // compute capability
 
-// A batch starts in pieces: the first kernels while the host still adds the others, for which they take long enough.
-// Where each step waits for the one before, it would otherwise wait for the host, too.
+// A batch starts in pieces: the first kernels start while the host still adds the others, for which they take long
+// enough. If each step waits for the one before, the GPU would otherwise wait for the host, too.
 constexpr std::array<std::size_t, 2> kFirstPieces{32, 128};
 
 std::string version_text(int version) {
@@ -43,7 +43,7 @@ class Gpu final : public CudaDevice {
   const char* name() const override { return "cuda"; }
   const std::string& gpu() const override { return text_; }
   int number() const override { return number_; }
-  void join(Group group) override { group_ = std::move(group); }
+  void join(std::function<void(const Status&)> failed) override { tell_group_ = std::move(failed); }
   std::size_t free_bytes() const override;
   std::size_t total_bytes() const override { return total_bytes_; }
   void* stream() override {
@@ -84,48 +84,50 @@ class Gpu final : public CudaDevice {
   Mark mark() override;
   void wait_for(Mark mark) override;
   void wait() override;
-  Status status() const override { return status_.ok() && group_.status ? group_.status() : status_; }
+  void wait_watching(Mark mark, const std::function<void()>& watch) override;
+  void note_failure() override;
+  Status status() const override { return status_; }
 
  private:
   void unmap(std::byte* data, std::size_t bytes) override;
   // The current device is the thread's, and the engine's thread is not the one that loads.
   void use() const { cudaSetDevice(number_); }
-  // For work that is not a kernel of launch().
+  // Makes the device current for work that is not a kernel of launch().
   void use_for_other_work() {
     start_batch();
     use();
     behind_kernel_ = false;
   }
-  void start_batch();  // what of it has been enqueued
-  // Before a kernel of a group starts by itself: keeps the GPU at most kPaces * kPace kernels behind the host. A full
-  // queue would hold this thread within the driver, which the other rank's thread wants, too, and whose kernels may be
-  // those that this GPU waits for. Whether an event stands behind the last kernel now.
+  void start_batch();  // starts what has been enqueued of it
+  // Called before a kernel of a group starts by itself: keeps the GPU at most kPaces * kPace kernels behind the host. A
+  // full queue would hold this thread within the driver. The other rank's thread wants the driver, too, and this GPU
+  // may wait for its kernels. Returns whether an event follows the last kernel now.
   bool pace();
-  // False once anything has failed.
+  // Returns false once anything has failed.
   bool check(cudaError_t error, const char* what);
 
   int number_;
   std::string text_;
   std::size_t total_bytes_ = 0;
   int processors_ = 1, major_ = 0, minor_ = 0;
-  std::atomic<bool> behind_kernel_ = false;           // whether the last work in the stream is a kernel of enqueue()
+  std::atomic<bool> behind_kernel_ = false;           // true if the last work in the stream is a kernel of enqueue()
   static constexpr unsigned kPace = 128, kPaces = 4;  // the driver's queue has some 1,000 places
-  std::array<cudaEvent_t, kPaces> paces_{};           // of the last kernels that were counted
+  std::array<cudaEvent_t, kPaces> paces_{};           // events after the last kernels that were counted
   unsigned paced_ = 0;
   bool early_ = true, graphs_allowed_ = true, batch_ = false;
-  bool last_starts_next_ = false;  // the last kernel of enqueue()
+  bool last_starts_next_ = false;  // for the last kernel of enqueue()
   const void* last_kernel_ = nullptr;
-  LaunchGraphs launches_;           // of the batch, of its piece
+  LaunchGraphs launches_;           // the kernels of the batch's piece
   KernelTracer* tracer_ = nullptr;  // while kernels are traced
   std::vector<std::pair<const void*, StepStage>> traced_;
-  std::size_t pieces_ = 0;  // of it that have been started
+  std::size_t pieces_ = 0;  // the pieces of the batch that have been started
   std::size_t graph_starts_ = 0;
   cudaStream_t stream_ = nullptr;
   Staging staging_;
   DeviceMemory workspace_;
   Status status_;
-  Group group_;
-  // The event of mark m is events_[m % size]; one that was recorded again later is behind it as well.
+  std::function<void(const Status&)> tell_group_;  // null: the device is alone
+  // The event of mark m is events_[m % size]; if it was recorded again later it lies after m as well.
   std::array<cudaEvent_t, 64> events_{};
   Mark marks_ = 0;
 };
@@ -160,7 +162,7 @@ Status Gpu::open() {
 }
 
 Status Gpu::prepare_sm90() {
-  // The experts' rows of thousands of tokens at once, so that each weight is read for many of them.
+  // Room for the experts' rows of thousands of tokens at once, so that each weight is read for many of them.
   constexpr std::size_t kWorkspaceBytes = std::size_t{5} << 28;
   if (major_ != 9 || minor_ != 0) {
     return unavailable(
@@ -197,7 +199,7 @@ bool Gpu::check(cudaError_t error, const char* what) {
   if (error != cudaSuccess && status_.ok()) {
     status_ = internal_error(fmt::format("{} failed ({}: {}); it cannot be used any more: start the program again",
                                          text_, what, cudaGetErrorString(error)));
-    if (group_.failed) group_.failed(status_);
+    if (tell_group_) tell_group_(status_);
   }
   return status_.ok();
 }
@@ -207,7 +209,7 @@ Result<DeviceMemory> Gpu::map(std::size_t bytes, std::string_view what) {
   if (!status_.ok()) return status_;
   void* data = nullptr;
   if (const auto error = cudaMalloc(&data, std::max<std::size_t>(bytes, 1))) {
-    cudaGetLastError();  // it is not the device's fault, and not to be found there again
+    cudaGetLastError();  // clears the error, which is not the device's fault, so that it is not found there again
     return resource_exhausted(fmt::format("cannot map {} for {} on {}: {} of {} are free ({})",
                                           format_bytes(static_cast<double>(bytes)), what, text_,
                                           format_bytes(static_cast<double>(free_bytes())),
@@ -253,12 +255,12 @@ void Gpu::enqueue(const KernelLaunch& launch, StepStage stage) {
   last_kernel_ = launch.function;
   if (batch_) {
     launches_.add(launch, early);
-    // Of a group nothing starts before all is there: making a graph could wait for kernels of this GPU, and these wait
-    // for another rank, whose thread may want the driver meanwhile.
-    if (group_.status) return;
+    // In a group nothing starts before all kernels are there. Making a graph could wait for kernels of this GPU, and
+    // these wait for another rank, whose thread may want the driver meanwhile.
+    if (tell_group_) return;
     if (pieces_ == kFirstPieces.size() || launches_.size() < kFirstPieces[pieces_]) return;
     start_batch();
-    behind_kernel_ = false;  // the next piece is the same list whether this one was a graph already
+    behind_kernel_ = false;  // the next piece is the same list whether this one was a graph or not
     return;
   }
   use();
@@ -266,7 +268,7 @@ void Gpu::enqueue(const KernelLaunch& launch, StepStage stage) {
 }
 
 bool Gpu::pace() {
-  if (!group_.status || paced_++ % kPace != 0 || !status_.ok()) return false;
+  if (!tell_group_ || paced_++ % kPace != 0 || !status_.ok()) return false;
   use();
   cudaEvent_t& place = paces_[paced_ / kPace % kPaces];
   if (place == nullptr) {
@@ -324,7 +326,7 @@ void Gpu::fill(std::byte* to, std::byte value, std::size_t bytes) {
 Device::Mark Gpu::mark() {
   use_for_other_work();
   ++marks_;
-  // The errors of kernels that were started are this thread's alone: another that waits does not see them.
+  // The errors of kernels that were started are this thread's alone: another thread that waits does not see them.
   if (status_.ok()) check(cudaGetLastError(), "starting a kernel");
   if (status_.ok()) check(cudaEventRecord(events_[marks_ % events_.size()], stream_), "recording an event");
   return staging_.next_turn();
@@ -338,6 +340,25 @@ void Gpu::wait_for(Mark mark) {
   status_.ok() ? staging_.deliver(mark) : staging_.give_up();
 }
 
+void Gpu::wait_watching(Mark mark, const std::function<void()>& watch) {
+  use();
+  if (status_.ok()) check(cudaGetLastError(), "starting a kernel");
+  const cudaEvent_t event = events_[mark % events_.size()];
+  while (status_.ok() && mark > 0 && cudaEventQuery(event) == cudaErrorNotReady) {
+    cudaGetLastError();  // "not ready" is no error of a kernel
+    watch();
+  }
+  use();  // the watch may have chosen another device
+  wait_for(mark);
+}
+
+void Gpu::note_failure() {
+  if (!status_.ok()) return;
+  const cudaError_t error = cudaStreamQuery(stream_);
+  if (error != cudaSuccess) cudaGetLastError();
+  if (error != cudaErrorNotReady) check(error, "an op");
+}
+
 void Gpu::wait() {
   start_batch();
   use();
@@ -346,7 +367,7 @@ void Gpu::wait() {
   status_.ok() ? staging_.deliver(marks_ + 1) : staging_.give_up();
 }
 
-// Why there is none, or how many there are.
+// Returns how many GPUs there are, or why there is none.
 Result<int> count_gpus() {
   int driver = 0, gpus = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {

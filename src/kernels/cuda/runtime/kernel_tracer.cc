@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// The beginning of a record of a kernel, the same since CUDA 8.
+// The beginning of a kernel's record, the same since CUDA 8.
 struct KernelRecord {
   std::uint32_t kind;
   std::uint32_t of_caches[3];

@@ -10,7 +10,7 @@ namespace {
 
 using Arguments = std::array<void*, 3>;
 
-// The runtime copies what they point to; it takes no const.
+// The runtime copies the values of these pointers; it takes no const.
 Arguments arguments_of(const KernelLaunch& launch) {
   return {const_cast<void*>(launch.kernel), const_cast<int*>(&launch.teams),
           const_cast<int*>(&launch.team_shared_bytes)};
@@ -93,7 +93,7 @@ KernelLaunch LaunchGraphs::List::at(std::size_t i) const {
   return launch;
 }
 
-// Whether one's graph can be told to be the other.
+// True if a graph of one list can be changed into that of the other.
 bool LaunchGraphs::List::same_kernels(const List& other) const {
   return std::ranges::equal(launches, other.launches, [](const Launch& a, const Launch& b) {
     return a.launch.function == b.launch.function && a.launch.threads == b.launch.threads &&
@@ -133,7 +133,7 @@ cudaError_t LaunchGraphs::start_all(cudaStream_t stream, bool* as_graph, const s
     if (seen_.size() >= kMostSeen) seen_.clear();
     if (seen_.insert(hash).second) return cleared(start_each(stream, before_each));
     Graph graph;
-    if (make(graph) != cudaSuccess) {  // one that cannot be a graph still runs
+    if (make(graph) != cudaSuccess) {  // a list that cannot be a graph still runs
       destroy(graph);
       cudaGetLastError();
       return cleared(start_each(stream, before_each));

@@ -1,12 +1,13 @@
 // LaunchGraphs: starts lists of kernels, each list as one graph once it has been seen before.
 //
-// A step of a model is a list of some hundred kernels, and most steps are lists that were there before: the same
-// functions in the same order, with other grids and other arguments here and there. Starting a kernel takes the host
-// microseconds, starting a graph of them as long as one; so the second time a list comes it becomes a graph, and from
-// then on only what has changed since its last start is told to it. The kernels, their grids and their order are the
-// same either way, hence every bit.
+// A step of a model is a list of some hundred kernels. Most steps are lists that were there before: the same functions
+// in the same order, with other grids and other arguments here and there. Starting a kernel takes the host
+// microseconds, and starting a graph takes as long as one kernel. So the second time a list comes it becomes a graph,
+// and from then on only what has changed since its last start is set in it. The kernels, their grids and their order
+// are the same either way, hence every bit.
 //
-// Bounded: kMostGraphs of them, those that were started last. Thread safety: one thread at a time.
+// It is bounded: it keeps kMostGraphs graphs, those that were started last. Thread safety: one thread at a time.
+// Used by device.cc.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -31,15 +32,15 @@ class LaunchGraphs {
   LaunchGraphs(const LaunchGraphs&) = delete;
   LaunchGraphs& operator=(const LaunchGraphs&) = delete;
 
-  // One kernel, at once. `early`: it may start while the kernel before it still runs (kernels/cuda/launch.h).
+  // Starts one kernel, at once. `early`: it may start while the kernel before it still runs (kernels/cuda/launch.h).
   static cudaError_t start(cudaStream_t stream, const KernelLaunch& launch, bool early);
 
-  // Behind what has been added since the last start(); its arguments are copied.
+  // Appends a kernel to those added since the last start(); its arguments are copied.
   void add(const KernelLaunch& launch, bool early);
   bool empty() const { return list_.launches.empty(); }
   std::size_t size() const { return list_.launches.size(); }
-  // All that was added. *as_graph: whether as one.
-  // before_each: called before a kernel that starts by itself; whether other work is enqueued now. Empty: none ever is.
+  // Starts all that was added. *as_graph tells whether it was as one graph. before_each is called before a kernel that
+  // starts by itself, and returns whether other work is enqueued now. Empty: none ever is.
   cudaError_t start_all(cudaStream_t stream, bool* as_graph, const std::function<bool()>& before_each = {});
 
   std::size_t graphs() const { return graphs_.size(); }
@@ -48,7 +49,7 @@ class LaunchGraphs {
 
  private:
   struct Launch {
-    KernelLaunch launch;  // its arguments: at `arguments` of the list's bytes
+    KernelLaunch launch;  // its arguments are at `arguments` in the list's bytes
     bool early;
     std::size_t arguments;
   };
@@ -59,14 +60,14 @@ class LaunchGraphs {
     KernelLaunch at(std::size_t i) const;
     bool same_kernels(const List& other) const;
     bool same_arguments(const List& other, std::size_t i) const;
-    std::uint64_t hash() const;  // of its kernels
+    std::uint64_t hash() const;  // the hash of its kernels
   };
   struct Graph {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t ready = nullptr;
     std::vector<cudaGraphNode_t> nodes;
     std::uint64_t hash = 0;
-    List last;  // as it was started last
+    List last;  // the list of the last start
   };
 
   cudaError_t start_each(cudaStream_t stream, const std::function<bool()>& before_each) const;
@@ -75,7 +76,7 @@ class LaunchGraphs {
   static void destroy(Graph& graph);
 
   List list_;
-  std::list<Graph> graphs_;  // started last first
+  std::list<Graph> graphs_;  // the last started first
   std::unordered_set<std::uint64_t> seen_;
 };
 

@@ -1,4 +1,4 @@
-// Kernels in the orders of the CPU as a table: composed ops are made of them as they are on the CPU.
+// The table of kernels in the orders of the CPU: composed ops are made of them as they are on the CPU.
 #include "kernels/cuda/device.h"
 
 namespace sluice {

@@ -14,10 +14,10 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::seconds kLinkLimit{1};
-constexpr std::uint32_t kTriedExchanges = 4;  // of try_links()
+constexpr std::uint32_t kTriedExchanges = 4;  // exchanges of try_links()
 
 Status failed(std::string_view what, cudaError_t error) {
-  cudaGetLastError();  // not to be found there again
+  cudaGetLastError();  // clears the error, not to be found there again
   return unavailable(fmt::format("connecting the GPUs: {}: {}", what, cudaGetErrorString(error)));
 }
 
@@ -25,7 +25,7 @@ std::atomic_ref<std::uint64_t> word_at(std::uint64_t* fault) {
   return std::atomic_ref(*fault);
 }
 
-// Pinned memory that all GPUs reach at its address.
+// Maps pinned memory that all GPUs reach at its address.
 Status map_pinned(std::size_t bytes, std::string_view what, void** to) {
   const cudaError_t error = cudaHostAlloc(to, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
   if (error != cudaSuccess) {
@@ -37,7 +37,7 @@ Status map_pinned(std::size_t bytes, std::string_view what, void** to) {
   return {};
 }
 
-// Whether kernels on one write to the memory of the other, both ways.
+// True if kernels on either GPU can write to the memory of the other.
 bool reach_each_other(int a, int b) {
   if (a == b) return true;
   int there = 0, back = 0;
@@ -59,7 +59,7 @@ Status enable_peer(int from, int to) {
   return failed(fmt::format("access of GPU {} to the memory of GPU {}", from, to), error);
 }
 
-// Values that no two ranks have alike.
+// Returns values that differ on any two ranks.
 std::uint32_t tried_value(int rank, int column) {
   return static_cast<std::uint32_t>(column) * 2654435761U ^ static_cast<std::uint32_t>(rank + 1) * 0x9E3779B9U;
 }
@@ -146,7 +146,7 @@ Status PeerExchange::open_memory() {
       SLUICE_ASSIGN_OR_RETURN(DeviceMemory memory, device->map(bytes, "what ranks write to each other"));
       memory_.push_back(std::move(memory));
     }
-    device->wait();  // it is zeroed before anybody writes to it
+    device->wait();  // it is zeroed before another rank writes to it
     SLUICE_RETURN_IF_ERROR(device->status());
   }
   return {};
@@ -185,8 +185,7 @@ Status PeerExchange::open(bool through_host) {
   for (int r = 0; r < ranks(); ++r) {
     const auto rank = static_cast<std::size_t>(r);
     views_[rank].limit_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(limit_).count());
-    devices_[rank]->join(
-        {.status = [this] { return status(); }, .failed = [this, r](const Status& why) { fail(r, why.message()); }});
+    devices_[rank]->join([this, r](const Status& why) { fail(r, why.message()); });
   }
   return {};
 }

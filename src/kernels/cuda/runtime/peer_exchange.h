@@ -1,9 +1,9 @@
 // PeerExchange: the exchange of GPUs of this machine (kernels/cuda/exchange_view.h). Their kernels write to each
-// other's memory, or, where two of them cannot, through pinned memory of the host; a line of the log says so.
+// other's memory. If two of them cannot, they go through pinned memory of the host; a line of the log says so.
 //
-// Each wait of a kernel has a limit. Whoever reaches it, or whose GPU fails, ends the group: kernels that wait look at
-// a word in pinned memory of the host, and status(), which is also that of all its devices, says who it was. Thread
-// safety: status() by any thread; connecting while nobody uses the devices.
+// Each wait of a kernel has a limit. A rank that reaches it, or whose GPU fails, ends the group. Kernels that wait read
+// a word in pinned memory of the host, and status(), which is also that of all its devices, names that rank. Thread
+// safety: status() by any thread; connect while no thread uses the devices.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ namespace sluice {
 class PeerExchange final : public CudaExchange {
  public:
   // The devices must outlive it; several may be on one GPU, for tests. Tries each link in both directions. Errors say
-  // what was expected and found: kInvalidArgument (how many there are, GPUs that differ), kResourceExhausted,
+  // what was expected and found: kInvalidArgument (their number, or GPUs that differ), kResourceExhausted,
   // kUnavailable (a link that brings nothing within a second, or other values).
   static Result<std::unique_ptr<PeerExchange>> connect(std::span<CudaDevice* const> ranks,
                                                        std::chrono::milliseconds limit, bool through_host = false);
@@ -52,7 +52,7 @@ class PeerExchange final : public CudaExchange {
   const std::chrono::milliseconds limit_;
   bool through_host_ = false;
   std::vector<DeviceMemory> memory_, counts_;
-  std::vector<std::byte*> host_memory_;  // pinned; empty: not through the host
+  std::vector<std::byte*> host_memory_;  // pinned; empty: transfers do not go through the host
   std::uint64_t* fault_ = nullptr;       // pinned
   std::array<ExchangeView, kMostRanks> views_{};
   mutable Mutex mutex_;

@@ -16,7 +16,7 @@ __device__ std::uint32_t copy_whole(const SmallMoves::Move& move) {
   return count * sizeof(T);
 }
 
-// A block a move.
+// Each block does one move.
 __global__ void __launch_bounds__(kThreads) move_small(const __grid_constant__ SmallMoves moves) {
   const SmallMoves::Move& move = moves.moves[blockIdx.x];
   const auto to = reinterpret_cast<std::uintptr_t>(move.to);

@@ -1,4 +1,5 @@
 // Small moves in one kernel, because a separate copy of each would cost more than its bytes.
+// Used by staging.h.
 #pragma once
 
 #include <array>
@@ -8,9 +9,9 @@
 namespace sluice {
 
 struct SmallMoves {
-  static constexpr int kMost = 64;                                  // what a kernel has room for in its arguments
-  static constexpr std::size_t kMostBytes = std::size_t{32} << 10;  // of a move
-  static constexpr std::size_t kAlignment = 16;                     // of `from`
+  static constexpr int kMost = 64;                                  // a kernel's arguments have room for these
+  static constexpr std::size_t kMostBytes = std::size_t{32} << 10;  // bytes of one move
+  static constexpr std::size_t kAlignment = 16;                     // alignment of `from`
 
   struct Move {
     std::byte* to;          // memory of the device

@@ -46,7 +46,7 @@ bool Staging::next_piece() {
   piece_ = (piece_ + 1) % kPieces;
   used_ = 0;
   if (!check_(cudaEventSynchronize(pieces_[static_cast<std::size_t>(piece_)].used), "waiting for a copy")) return false;
-  // What arrived in it has to leave it, and all that arrived earlier.
+  // Downloads that arrived in it have to leave it, and all that arrived earlier.
   const auto last = std::find_if(arriving_.rbegin(), arriving_.rend(),
                                  [&](const Arriving& arriving) { return arriving.piece == piece_; });
   const auto end = last.base();
@@ -93,7 +93,8 @@ void Staging::enqueue_small() {
 }
 
 void Staging::upload_large(const ByteMove& move) {
-  // Pieces are taken out of turn: nothing may have to arrive through one of them, or wait in one to be enqueued.
+  // Pieces are used out of turn: no download may arrive through one of them, and nothing may wait in one to be
+  // enqueued.
   enqueue_small();
   if (!arriving_.empty()) {
     if (!check_(cudaStreamSynchronize(stream_), "a download")) return;
@@ -119,7 +120,7 @@ void Staging::upload_large(const ByteMove& move) {
     if (error != cudaSuccess) failed = error;
   });
   check_(failed, "an upload");
-  used_ = kPieceBytes;  // whoever comes next takes the next piece, once its copy is done
+  used_ = kPieceBytes;  // the next user reserves the next piece, once its copy is done
 }
 
 void Staging::upload_whole(const ByteMove& move) {

@@ -1,7 +1,8 @@
-// Staging: pinned host memory between the host's bytes and a stream, a ring of pieces, each fenced by an event.
-// Uploads are copied in and their copies to the device enqueued; downloads are enqueued, and copied out once their
-// event has passed. One thread fills pinned memory at a fraction of the link's speed, so for a large upload several
-// fill it, each its own pieces; the small ones of a call are one kernel. Thread safety: one thread at a time.
+// Staging: pinned host memory between the host's bytes and a stream, a ring of pieces, each fenced by an event. Uploads
+// are copied in, and their copies to the device enqueued. Downloads are enqueued, and copied out once their event has
+// passed. One thread fills pinned memory at a fraction of the link's speed, so for a large upload several threads fill
+// it, each its own pieces. The small moves of a call are one kernel. Thread safety: one thread at a time.
+// Used by device.cc.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -34,13 +35,13 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // `device`: the number of the stream's.
+  // `device`: the number of the stream's device.
   cudaError_t take(int device, cudaStream_t stream, Check check);
   void upload(std::span<const ByteMove> moves);
   void download(const ByteMove& move);
   // Copies out what was downloaded before turn(); the stream has done all of it.
   void deliver(std::uint64_t before);
-  // Downloads enqueued after this are of the next turn.
+  // Downloads enqueued after this belong to the next turn.
   std::uint64_t next_turn() { return ++turn_; }
   // Nothing will arrive any more: pending downloads become 0xFF.
   void give_up();
@@ -48,7 +49,7 @@ class Staging {
  private:
   struct Piece {
     std::byte* bytes = nullptr;
-    cudaEvent_t used = nullptr;  // behind what the stream does with it
+    cudaEvent_t used = nullptr;  // recorded after the stream's work with it
   };
   struct Arriving {
     const std::byte* from;
@@ -57,7 +58,7 @@ class Staging {
     std::uint64_t turn;
     int piece;
   };
-  // `wanted` bytes of a piece or fewer, at least one; null: the device has failed.
+  // Returns `wanted` bytes of a piece or fewer, at least one; null: the device has failed.
   std::byte* reserve(std::size_t wanted, std::size_t* given);
   bool next_piece();
   void upload_small(const ByteMove& move);

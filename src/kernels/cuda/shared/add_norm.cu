@@ -9,9 +9,9 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-// A team has a row: sixteen threads a block of it, which they add, sum and lay in shared memory. With few rows a team
-// runs once for nothing, on the weights, while the kernels ahead still work: what it takes is latency, much of it that
-// of instructions and weights that are in no cache.
+// A team has a row, and sixteen threads a block of it, which they add, sum and lay in shared memory. Few rows take
+// little but latency, much of it that of instructions and weights that are in no cache. So with few rows a team runs
+// once for nothing, on the weights, while the kernels ahead still work.
 template <int kRowThreads>
 struct AddNorm {
   static constexpr int kThreads = kRowThreads, kAtOnce = kThreads / 16;
@@ -96,7 +96,7 @@ struct AddNorm {
 
 template <int kThreads>
 void start(const Exec& exec, const AddNormArgs& args, int rows) {
-  constexpr int kRehearsed = 32;  // rows, of which each waits for the kernels ahead
+  constexpr int kRehearsed = 32;  // with this many rows or fewer, each waits for the kernels ahead
   const AddNorm<kThreads> kernel{.x = args.x,
                                  .y = args.y,
                                  .norm = args.norm,
@@ -124,7 +124,7 @@ void add_norm_in_blocks(const Exec& exec, const AddNormArgs& given) {
   AddNormArgs args = given;
   const bool all = args.only.data() == nullptr;
   const int rows = all ? args.rows : static_cast<int>(args.only.size());
-  if (!all && args.y != nullptr) {  // to all rows, of which some are normed
+  if (!all && args.y != nullptr) {  // it is added to all rows, of which only some are normed
     add(exec, AddArgs{args.rows, args.dim, args.y, args.x});
     args.y = nullptr;
   }

@@ -6,7 +6,7 @@ namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
 struct ExpandedKeys {
-  const float* kv;  // of the split
+  const float* kv;  // the keys and values of the split
   int row_floats;
 
   SLUICE_DEVICE void stage(const Team<kAttendThreads>& team, int i, int count, int first, int dims, float* to,
@@ -61,7 +61,7 @@ struct AttendExpanded {
   }
 };
 
-// A team a row.
+// Each team has a row.
 struct MergeAttention {
   static constexpr int kThreads = 32;
   MergeAttentionArgs args;

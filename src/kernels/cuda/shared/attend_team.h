@@ -1,6 +1,7 @@
-// What a team does for up to kQueries queries that see the same keys, a split of these at a time, in the order of
-// kernels/ops/attention.h: scores by sixteen lanes, weights and their sum by sixteen lanes, values by chains, then the
-// merge with the splits before.
+// The work of a team on up to kQueries queries that see the same keys, a split of these at a time, in the order of
+// kernels/ops/attention.h. Scores are sums of sixteen lanes, weights and their sum of sixteen lanes, values are chains;
+// then a split merges with the splits before it.
+// Used by attend_expanded.cu and shared_attend.cu.
 #pragma once
 
 #include <cmath>
@@ -17,7 +18,7 @@ inline constexpr int kTileKeys = 16;  // in shared memory at once
 
 struct AttendShape {
   int dims = 0, value_dims = 0;
-  int most_keys = 0;  // of a split
+  int most_keys = 0;  // the most keys of a split
   float scale = 1.0F;
   bool bf16 = false;
 
@@ -30,7 +31,7 @@ struct AttendShape {
   }
 };
 
-// kColumns: value dims of a thread, every kAttendThreads. Source: where keys come from,
+// kColumns: value dims of a thread, every kAttendThreads. Source: gives keys by
 //   stage(team, i, count, first, dims, to, stride)   values [first, first + dims) of keys [i, i + count) of the split
 // with team phases of its own, all of which have passed a sync() when it returns.
 template <int kColumns, class Source>
@@ -51,7 +52,7 @@ class AttendTeam {
     merged_ = count_ + kQueries;
   }
 
-  // query(i): the values of query i, null if there is none.
+  // query(i) returns the values of query i, null if there is none.
   template <class Query>
   SLUICE_DEVICE void begin(const Query& query) {
     team_.each([&](int t) {
@@ -68,7 +69,8 @@ class AttendTeam {
     team_.sync();
   }
 
-  // `count` keys, of which query i sees the first seen(i); `first`: of key 0, in the sum of weights and among pairs.
+  // Adds a split of `count` keys, of which query i sees the first seen(i). `first` is the place of key 0 in the sum of
+  // weights and among pairs.
   template <class Seen>
   SLUICE_DEVICE void add_split(int count, int first, int value_offset, const Seen& seen) {
     team_.sync();
@@ -132,7 +134,7 @@ class AttendTeam {
     team_.sync();
   }
 
-  // put(t, query, m, z, d, v) for each value of each query, of the last split alone.
+  // Calls put(t, query, m, z, d, v) for each value of each query, of the last split alone.
   template <class Put>
   SLUICE_DEVICE void each_of_split(const Put& put) {
     team_.each([&](int t) {
@@ -147,7 +149,7 @@ class AttendTeam {
     });
   }
 
-  // put(query, any, m, z, d, v) of all merged splits.
+  // Calls put(query, any, m, z, d, v) for all merged splits.
   template <class Put>
   SLUICE_DEVICE void each_of_total(const Put& put) {
     team_.each([&](int t) {
@@ -170,7 +172,7 @@ class AttendTeam {
     float v[kQueries][kColumns];
   };
 
-  // Keys [from, to) of the split, which are staged. Each sixteen threads have four keys and four queries.
+  // Scores keys [from, to) of the split, which are staged. Each sixteen threads have four keys and four queries.
   SLUICE_DEVICE void score(int from, int to) {
     PerThread<Sums, kThreads> sums;
     team_.each([&](int t) {
@@ -214,7 +216,7 @@ class AttendTeam {
     team_.sync();
   }
 
-  // Scores become weights; sixteen threads a query.
+  // Turns scores into weights; sixteen threads have a query.
   SLUICE_DEVICE void weigh(int first) {
     PerThread<float, kThreads> m, z;
     team_.each([&](int t) {
@@ -227,7 +229,7 @@ class AttendTeam {
     max16(team_, m);
     team_.each([&](int t) {
       z[t] = 0.0F;
-      const int start = (t % 16 - first % 16 + 16) % 16;  // lane l takes keys with (first + i) mod 16 = l
+      const int start = (t % 16 - first % 16 + 16) % 16;  // lane l has keys with (first + i) mod 16 = l
       for (int i = start; i < count_[t / 16]; i += 16) {
         float& w = weights_[i * kQueries + t / 16];
         w = exp_f32(w - m[t]);
@@ -244,7 +246,7 @@ class AttendTeam {
     team_.sync();
   }
 
-  // Keys [from, to), staged; pairs begin at `tile`, at or before `from`.
+  // Adds the values of keys [from, to), which are staged; pairs begin at `tile`, at or before `from`.
   SLUICE_DEVICE void add_values(int from, int to, int tile) {
     team_.each([&](int t) {
       int counts[kQueries];

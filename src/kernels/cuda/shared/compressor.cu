@@ -1,4 +1,4 @@
-// compress (kernels/ops/compressor.h): a thread a channel of a window.
+// compress (kernels/ops/compressor.h): each thread has a channel of a window.
 #include "kernels/cuda/shared/window_pool.h"
 
 namespace sluice::SLUICE_CUDA_OPS {

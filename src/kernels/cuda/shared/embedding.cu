@@ -1,4 +1,4 @@
-// embed (kernels/ops/embedding.h): a thread a value, or a part of integer codes.
+// embed (kernels/ops/embedding.h): each thread has a value, or a part of integer codes.
 #include "base/formats/block_codes.h"
 #include "base/formats/block_types.h"
 #include "kernels/cuda/launch.h"

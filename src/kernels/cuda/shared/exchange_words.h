@@ -1,4 +1,5 @@
-// What kernels that exchange values with other ranks read and write (kernels/cuda/exchange_view.h), and how they wait.
+// Reads, writes and waits of kernels that exchange values with other ranks (kernels/cuda/exchange_view.h).
+// Used by shared_all_gather.cu.
 #pragma once
 
 #include "kernels/cuda/exchange_view.h"
@@ -20,13 +21,13 @@ struct alignas(4 * kWords) Words {
 
 #ifdef __CUDACC__
 
-// Words and their epochs. Each half arrives as one, the halves in any order.
+// Stores words and their epochs. Each half arrives as one, the halves in any order.
 SLUICE_DEVICE void store_packet(std::byte* to, const Words<2>& data, std::uint32_t epoch) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(to), "r"(data.words[0]), "r"(epoch),
                "r"(data.words[1])
                : "memory");
 }
-// Whether both halves have the epoch.
+// Returns whether both halves have the epoch.
 SLUICE_DEVICE bool load_packet(const std::byte* from, std::uint32_t epoch, Words<2>& data) {
   std::uint32_t first = 0, second = 0;
   asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -35,7 +36,7 @@ SLUICE_DEVICE bool load_packet(const std::byte* from, std::uint32_t epoch, Words
                : "memory");
   return first == epoch && second == epoch;
 }
-// What other ranks wrote: never from a cache of this multiprocessor.
+// Loads words that other ranks wrote, never from a cache of this multiprocessor.
 SLUICE_DEVICE Words<4> load_received(const std::byte* from) {
   Words<4> data;
   asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -50,7 +51,7 @@ SLUICE_DEVICE std::uint32_t load_count(const std::uint32_t* from) {
 SLUICE_DEVICE void store_count(std::uint32_t* to, std::uint32_t value) {
   *static_cast<volatile std::uint32_t*>(to) = value;
 }
-// Behind all that the team's threads wrote before they met.
+// Stores a flag after all that the team's threads wrote before they met.
 SLUICE_DEVICE void store_flag(std::byte* to, std::uint32_t value) {
   __threadfence_system();
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
@@ -72,10 +73,10 @@ SLUICE_DEVICE std::uint64_t nanoseconds() {
   return ns;
 }
 SLUICE_DEVICE void rest() {}
-// Polls before the first look at the fault, and between two. The first is soon, so that kernels behind one that gave up
-// end at once; what comes in time pays for none, as the word lies across the bus.
+// Polls before the first check of the fault, and between two checks. The first comes soon, so that kernels that follow
+// one that gave up end at once. Words that come in time pay for no check, as the fault lies across the bus.
 inline constexpr unsigned kFirstLook = 16, kLooks = 64;
-// The next kernel may start early, but for one that could keep another rank's kernels from a GPU that both have.
+// The next kernel may start early, unless it could keep another rank's kernels from a GPU that both have.
 SLUICE_DEVICE void begin_exchange(const ExchangeView& ranks) {
   wait_for_kernels();
   if (!ranks.shares_gpu) let_next_kernel_start();
@@ -133,10 +134,10 @@ inline void begin_exchange(const ExchangeView&) {}
 
 #endif
 
-// Until arrived(), for what `sender` writes. False once the group has ended, which this may say itself, at the limit.
-// The fault lies across the bus, where thousands of threads that look at once take longer than an exchange: each looks
-// once in a millisecond, and notes a fault where its own GPU's threads see it sooner, those of the kernels behind it,
-// too.
+// Waits until arrived(), for words that `sender` writes. Returns false once the group has ended, which this may do
+// itself, at the limit. The fault lies across the bus, where reads by thousands of threads at once take longer than an
+// exchange. So each thread reads it once in a millisecond, and notes a fault where its own GPU's threads see it sooner,
+// also those of the kernels that follow.
 template <class Arrived>
 SLUICE_DEVICE bool wait_for_rank(const ExchangeView& ranks, int sender, const Arrived& arrived) {
   constexpr unsigned kPolls = 16;

@@ -1,4 +1,5 @@
 // Kernels that list (row, slot) pairs by expert (kernels/cuda/shared/expert_pairs.h).
+// Used by expert_pairs.cu, kernels/cuda/sm90/expert_stream.cu and kernels/cuda/sm90/pair_experts.cu.
 #pragma once
 
 #include "kernels/cuda/shared/expert_pairs.h"
@@ -19,7 +20,7 @@ SLUICE_DEVICE void put_group(const ExpertTable& table, const PairLists& lists, i
   lists.down[group] = {table.down[expert], first, rows};
 }
 
-// A thread a pair, each a group.
+// Each thread has a pair, and each pair is a group.
 struct TakePairs {
   static constexpr int kThreads = 1;
   ExpertTable table;
@@ -42,8 +43,8 @@ struct TakePairs {
   }
 };
 
-// One team. kInOrder: an expert's pairs ascend, so that every rank of a group has the same ones in the same rows;
-// otherwise they lie as its threads come.
+// Lists pairs by one team. kInOrder: an expert's pairs ascend, so that every rank of a group has the same ones in the
+// same rows; otherwise they lie in the order in which its threads come.
 template <bool kInOrder>
 struct SortPairsAs {
   static constexpr int kThreads = kMostExperts;
@@ -52,14 +53,14 @@ struct SortPairsAs {
   const std::int32_t* ids;
   const float* weights;
   int slots, pairs, groups;
-  int group_rows;  // at most so many to a group; an expert's groups have about as many each
+  int group_rows;  // most rows of a group; an expert's groups have about as many each
   GroupSizes sizes;
 
-  static constexpr int kRanges = 32;  // of consecutive pairs, which a thread puts in their places in order
+  static constexpr int kRanges = 32;  // runs of pairs; one thread puts a run's pairs in their places in order
   static constexpr std::size_t kSharedBytes =
       (2 * kMostExperts + GroupSizes::kMost + (kInOrder ? kRanges * kMostExperts : 0)) * sizeof(std::int32_t);
 
-  // The pairs of thread t and their experts, of which several are on their way at once.
+  // Calls body for the pairs of thread t and their experts, several of which are loaded at once.
   template <class Body>
   SLUICE_DEVICE void of_pairs(int t, const Body& body) const {
     constexpr int kAtOnce = 8;
@@ -84,8 +85,8 @@ struct SortPairsAs {
 
   // Thread t has expert t.
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
-    auto* next = reinterpret_cast<std::int32_t*>(team.shared);  // of an expert: where its next pair goes
-    std::int32_t *scratch = next + kMostExperts, *of_size = scratch + kMostExperts;  // of_size: groups
+    auto* next = reinterpret_cast<std::int32_t*>(team.shared);  // by expert: where its next pair goes
+    std::int32_t *scratch = next + kMostExperts, *of_size = scratch + kMostExperts;  // of_size: groups by size
     PerThread<std::int32_t, kThreads> count, end, first_group;
     team.each([&](int t) {
       next[t] = 0;
@@ -132,7 +133,7 @@ struct SortPairsAs {
     lists.weights[at] = weights[p];
     if (lists.experts != nullptr) lists.experts[at] = expert;
   }
-  // The positions of all pairs. next: of an expert: where its first pair goes. of_ranges: [kRanges][kMostExperts].
+  // Finds the positions of all pairs. next: by expert, where its first pair goes. of_ranges: [kRanges][kMostExperts].
   SLUICE_DEVICE void find_places(const Team<kThreads>& team, const std::int32_t* next, std::int32_t* of_ranges) const {
     constexpr int kThreadsOfRange = kThreads / kRanges;
     const int of_range = (pairs + kRanges - 1) / kRanges;
@@ -155,7 +156,7 @@ struct SortPairsAs {
     team.sync();
     team.each([&](int t) {
       if (t % kThreadsOfRange != 0) return;
-      constexpr int kAtOnce = 8;  // pairs whose experts are on their way
+      constexpr int kAtOnce = 8;  // pairs whose experts are loaded at once
       const int range = t / kThreadsOfRange, begin = range * of_range;
       const int end = begin + of_range < pairs ? begin + of_range : pairs;
       std::int32_t* const next_of_range = of_ranges + range * kMostExperts;

@@ -13,14 +13,14 @@ struct DownBiases {
   const float* weights = nullptr;
 };
 
-// A sum of slots in their order, of kValues outputs side by side, whose loads are on their way at once.
+// Sums slots in their order, for kValues consecutive outputs, whose loads are under way at once.
 template <int kValues, bool kBiased>
 struct CombineSlots {
   static constexpr int kThreads = 1, kAtOnce = 8;
   struct alignas(kValues * sizeof(float)) Values {
     float of[kValues];
   };
-  const float* outputs;  // of the pairs, sorted
+  const float* outputs;  // the pairs' outputs, sorted
   const std::int32_t* positions;
   const float* shared;  // null: none
   float* y;

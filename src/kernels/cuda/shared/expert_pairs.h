@@ -1,5 +1,6 @@
-// Experts on a GPU: (row, slot) pairs sorted by expert into groups of rows that share a weight, what they are
-// multiplied with between the products, and the sum of a row's slots.
+// Experts on a GPU: (row, slot) pairs sorted by expert into groups of rows that share a weight, the work between their
+// products, and the sum of a row's slots.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ namespace sluice::SLUICE_CUDA_OPS {
 
 inline constexpr int kAlonePairs = 16;  // so few are not worth sorting: each is a group
 
-// Groups of up to rows[0], of up to rows[1], ... rows, side by side each.
+// Sizes of groups: first come groups of up to rows[0] rows, then those of up to rows[1], and so on.
 struct GroupSizes {
   static constexpr int kMost = 8;
   std::int32_t count = 0, rows[kMost] = {};
@@ -24,50 +25,50 @@ struct GroupSizes {
   }
 };
 
-// Where the pairs of a piece of rows lie, in the workspace.
+// The places of the pairs of some rows, in the workspace.
 struct PairLists {
   std::int32_t* rows;               // [pairs], sorted by expert: the row
-  std::int32_t* positions;          // [pairs]: where a pair was sorted to
+  std::int32_t* positions;          // [pairs]: the place where a pair was sorted to
   float* weights;                   // [pairs], sorted
-  std::int32_t* experts = nullptr;  // [pairs], sorted: the expert; null: nobody asks
+  std::int32_t* experts = nullptr;  // [pairs], sorted: the expert; null: not wanted
   RowGroup *gate, *up, *down;       // [groups]
-  std::int32_t* used = nullptr;  // not null: how many groups have rows, which are the first ones; with GroupSizes then
+  std::int32_t* used = nullptr;  // not null: how many groups have rows, which are the first ones; with GroupSizes also
                                  // the first group of each size, and their end
 };
 
 // The columns of y: the outputs of down, which may be a rank's share.
 int output_columns(const ExpertsArgs& args);
-// Whether each rank of a group has a share of the expert's m only (kernels/ops/experts.h).
+// True if each rank of a group has only a share of the expert's m (kernels/ops/experts.h).
 inline bool shares_inner(const ExpertWeights& expert) {
   return expert.gate.out() != expert.down.in();
 }
-// That the shares of all ranks make the whole.
+// Checks that the shares of all ranks make the whole.
 void check_shares(const Exec& exec, const ExpertsArgs& args);
-// Whether other ranks' kernels have to list pairs as these do.
+// True if other ranks' kernels have to list pairs in the same order.
 inline bool lists_in_order(const Exec& exec) {
   return exec.group.ranks > 1;
 }
-// Rows of m, whatever its form, as words of 4 bytes: [rows, columns], `ld` words from one to the next.
+// Rows of m, whatever its form, as words of 4 bytes: [rows, columns], `ld` words from one row to the next.
 struct InnerWords {
   void* words;
   std::ptrdiff_t ld;
   int columns;
 };
-// Brings the shares of m that all ranks have together: `to` has as many columns as all of them. Bytes are moved.
+// Brings together the shares of m that all ranks have: `to` has as many columns as all of them. Bytes are moved.
 void gather_words(const Exec& exec, int rows, const InnerWords& from, const InnerWords& to);
 
-// Groups of at most `group_rows` of the pairs of `rows` rows, some of them maybe empty.
+// Returns the most groups, of at most `group_rows` rows, of the pairs of `rows` rows; some of them may be empty.
 int groups_of(const ExpertsArgs& args, int rows, int group_rows);
-// Of the op's rows [first, first + rows). `sizes`: the largest is group_rows; or none. Where pairs lie depends on their
-// experts alone if lists_in_order().
+// Lists the pairs of the op's rows [first, first + rows). `sizes`: the largest is group_rows; or none. The places of
+// pairs depend on their experts alone if lists_in_order().
 void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, int group_rows, const PairLists& lists,
                 const GroupSizes& sizes = {});
-// y of these rows, of the pairs' outputs as they were sorted, and of the shared expert's; null: none. Adds the biases
-// of down to both.
+// Computes y of these rows from the pairs' outputs as they were sorted, and from the shared expert's; null: none. Adds
+// the biases of down to both.
 void combine_slots(const Exec& exec, const ExpertsArgs& args, int first, int rows, const float* outputs,
                    const PairLists& lists, const float* shared);
 
-// The activation m, its weight a row's: kernels/ops/experts.h.
+// The activation m times a row's weight: kernels/ops/experts.h.
 struct ActivationValues {
   const float* gate;
   const float* up;
@@ -75,7 +76,7 @@ struct ActivationValues {
   int dim;
   Activation activation;
   ExpertBiases biases = {};
-  const std::int32_t* experts = nullptr;  // of rows, where there are biases; null: the first one
+  const std::int32_t* experts = nullptr;  // by row, if there are biases; null: the first expert
 
   SLUICE_DEVICE float operator()(std::ptrdiff_t row, int d) const {
     float a = gate[row * dim + d], b = up[row * dim + d];

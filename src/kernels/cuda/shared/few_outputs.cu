@@ -1,7 +1,7 @@
-// Products with few outputs of bf16 and rows of floats, as a router's, in the order of kernels/ops/linear.h.
+// Products with few outputs of bf16 and rows of floats, as for a router, in the order of kernels/ops/linear.h.
 //
-// Lanes of a warp have neighbouring blocks of some outputs and rows, a chain each; all of the rows lie in shared
-// memory. The first weights are on their way before the kernels ahead have ended. Behind a barrier one thread an output
+// The lanes of a warp have neighbouring blocks of some outputs and rows, a chain each; all of the rows lie in shared
+// memory. The first weights are loaded before the kernels ahead have ended. After a barrier one thread for each output
 // and row adds the blocks in ascending order.
 #include "kernels/cuda/shared/linear_products.h"
 #include "kernels/cuda/shared/linear_staging.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostOutputs = 1024, kOfBlock = 128, kInputsStride = input_stride(kOfBlock);
 constexpr int kChunkInputs = 8, kChunksOfBlock = kOfBlock / kChunkInputs;
-constexpr std::size_t kFewOutputsShared = std::size_t{98} << 10;  // what every GPU of compute capability 8 has
+constexpr std::size_t kFewOutputsShared = std::size_t{98} << 10;  // every GPU of compute capability 8 has this much
 
 struct alignas(16) FourFloats {
   float values[4];
@@ -21,7 +21,7 @@ struct alignas(16) FourFloats {
 template <int kRows, int kOutputs>
 struct FewOutputs {
   static constexpr int kThreads = kRows == 1 ? 128 : 256, kTileOutputs = kThreads / 32 * kOutputs;
-  static constexpr int kAhead = kRows == 1 ? kChunksOfBlock : 2;  // chunks of an output on their way
+  static constexpr int kAhead = kRows == 1 ? kChunksOfBlock : 2;  // chunks of an output under way
   static constexpr bool kWaits = true;
   LinearProduct product;
   int rows, out_tiles;
@@ -171,7 +171,7 @@ bool multiply_few_outputs(const Exec& exec, int rows, const LinearProduct& produ
       product.ldx % 4 != 0 || reinterpret_cast<std::uintptr_t>(product.x) % 16 != 0) {
     return false;
   }
-  constexpr int kAlone = 8;  // rows: more teams, each of which has its weights in registers before it waits
+  constexpr int kAlone = 8;  // at most this many rows: more teams, which load their weights before they wait
   if (rows <= kAlone) return launch_few_outputs<FewOutputs<1, 1>>(exec, rows, product, 1);
   return launch_few_outputs<FewOutputs<4, 4>>(exec, rows, product, 4) ||
          launch_few_outputs<FewOutputs<2, 4>>(exec, rows, product, 2);

@@ -1,5 +1,5 @@
-// select_entries (kernels/ops/indexer.h): scores of tiles of entries, a thread an entry, then the choice of each row from
-// their order keys.
+// select_entries (kernels/ops/indexer.h): scores of tiles of entries, a thread for each entry, then the choice of each
+// row from their order keys.
 #include <algorithm>
 
 #include "kernels/cuda/shared/row_codec.h"
@@ -13,11 +13,11 @@ namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
 struct IndexPlan {
-  IndexSelectArgs args;  // but for what the host's structs say, which follows
+  IndexSelectArgs args;  // except the fields of the host's structs, which follow
   StepTables step;
   PlaneView keys;
   IndexQueries form;
-  int first_row, tiles;      // of the launch; tiles of entries of a row
+  int first_row, tiles;      // the launch's first row; tiles of a row's entries
   std::int32_t* order_keys;  // [rows of the launch][stride]
   std::ptrdiff_t stride;
 
@@ -31,7 +31,7 @@ struct IndexPlan {
 };
 
 constexpr int kTileEntries = 128;
-constexpr int kBlockDims = 32;  // of IndexQueries::kCodes
+constexpr int kBlockDims = 32;  // for IndexQueries::kCodes
 
 SLUICE_DEVICE float index_scale(std::uint8_t code) {
   return e8m0_to_float(code < kMinIndexScale ? kMinIndexScale : code > kMaxIndexScale ? kMaxIndexScale : code);
@@ -93,7 +93,7 @@ struct IndexScores {
   }
 
   SLUICE_DEVICE float score_floats(const Team<kThreads>& team, int row, const RowRef& key) const {
-    constexpr int kHeads = 8;  // at once, for the key's values that are decoded once for them
+    constexpr int kHeads = 8;  // heads at once, which share the key's decoded values
     const float* staged = reinterpret_cast<const float*>(team.shared);
     const float* weights = plan.args.weights + static_cast<std::ptrdiff_t>(row) * plan.args.heads;
     const int dims = plan.args.dims;
@@ -185,7 +185,7 @@ struct IndexScores {
   }
 };
 
-// A team a row.
+// Each team has a row.
 struct IndexChoice {
   static constexpr int kThreads = 512;
   IndexPlan plan;

@@ -1,4 +1,5 @@
-// The formats of packed weights (kernels/cuda/linear_layout.h): how words become what a chain multiplies, or integers.
+// The formats of packed weights (kernels/cuda/linear_layout.h): how words become the factors of a chain, or integers.
+// Used by linear_row.h and linear_tile.h.
 #pragma once
 
 #include <cmath>
@@ -12,11 +13,11 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// The scale of a block and, of integer codes, its minimum.
+// The scale of a block and, for integer codes, its minimum.
 struct BlockScale {
   float scale, min;
 };
-// Of block `b` of a row whose scales lie at `at`.
+// Returns the scale of block `b` of a row whose scales lie at `at`.
 SLUICE_DEVICE BlockScale block_scale(const CudaLinear& w, const std::byte* at, int b) {
   const auto* halves = reinterpret_cast<const f16*>(at);
   const auto* floats = reinterpret_cast<const float*>(at);
@@ -35,9 +36,9 @@ SLUICE_DEVICE BlockScale block_scale(const CudaLinear& w, const std::byte* at, i
   return {1.0F, 0.0F};
 }
 
-// kRowOutputs: of how many outputs a thread computes blocks at once where there is one row (linear_row.h).
+// kRowOutputs: the outputs whose blocks a thread computes at once if there is one row (linear_row.h).
 //
-// The formats where inputs are floats: kWords words are kInputs weights; with kLater the scale meets a block's sum.
+// The formats for inputs of floats: kWords words are kInputs weights; with kLater the scale multiplies a block's sum.
 struct F32Weights {
   static constexpr int kRowOutputs = 2;
   static constexpr int kWords = 2, kInputs = 2;
@@ -61,7 +62,7 @@ struct Fp8Weights {
   static constexpr int kWords = 1, kInputs = 4;
   static constexpr bool kLater = kScaleLater;
   static SLUICE_DEVICE BlockScale scale(const CudaLinear&, const std::byte* at, int b) {
-    return {reinterpret_cast<const float*>(at)[b], 0.0F};  // where it comes first
+    return {reinterpret_cast<const float*>(at)[b], 0.0F};  // used if the scale comes first
   }
   static SLUICE_DEVICE void expand(const CudaLinear&, const BlockScale& scale, const std::uint32_t* words, float* out) {
     expand_e4m3(words[0], out);
@@ -98,7 +99,7 @@ struct CodeWeights {
   }
 };
 
-// The formats where inputs are int8 codes.
+// The formats for inputs of int8 codes.
 struct Mxfp4Integers {
   static constexpr int kRowOutputs = 4;
   static constexpr int kWords = 0;
@@ -141,7 +142,7 @@ struct CodeIntegers {
   }
 };
 
-// Whether the scale multiplies each weight instead of a block's sum.
+// True if the scale multiplies each weight instead of a block's sum.
 inline bool scaled_first(const CudaLinear& weight, InputForm form) {
   return form == InputForm::kF32 && weight.scales == ScaleFormat::kF32 && !weight.min;
 }

@@ -1,4 +1,4 @@
-// prepare_rows (kernels/ops/linear.h), sixteen threads a block, and norm_inputs (kernels/ops/residual.h).
+// prepare_rows (kernels/ops/linear.h), with sixteen threads for a block, and norm_inputs (kernels/ops/residual.h).
 #include <cmath>
 
 #include "base/formats/number_formats.h"
@@ -11,7 +11,7 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-constexpr int kRoundedInputs = 128;  // of a team where the form is bf16, or e4m3 values in it
+constexpr int kRoundedInputs = 128;  // inputs of a team if the form is bf16, or e4m3 values in it
 
 struct PrepareRows {
   static constexpr int kThreads = 16;
@@ -64,7 +64,7 @@ void prepare_rows(const Exec& exec, const PrepareRowsArgs& args) {
 }
 
 void norm_inputs(const Exec& exec, const NormInputsArgs& args) {
-  // Rounding is done where the norm is, but for rows of odd length, which end in half a word.
+  // The norm's kernel also rounds, except for rows of odd length, which end in half a word.
   const bool at_once = args.y.parts == 1 && args.y.columns % 2 == 0;
   rms_norm_rounded(exec, args.norm, at_once ? args.y.form(InputForm::kBf16) : nullptr, args.y.columns / 2);
   for (const InputForm form : kPreparedForms) {

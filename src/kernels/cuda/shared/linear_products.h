@@ -1,4 +1,5 @@
-// Products with packed weights, which several ops are made of.
+// Products with packed weights, of which several ops are made.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <span>
@@ -9,9 +10,9 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-inline constexpr int kManyRows = 8;  // of a tile, where a product has more than one
+inline constexpr int kManyRows = 8;  // rows of a tile, if a product has more than one
 
-// Rows of a product that share a weight, as a kernel before it has found out: up to as many as a tile has.
+// Rows of a product that share a weight, as found by a kernel before it: at most as many as a tile has.
 struct RowGroup {
   const std::byte* data;  // the packed weight; any if there are no rows
   int first, rows;
@@ -27,7 +28,7 @@ struct LinearProduct {
   const std::int32_t* x_rows = nullptr;
   float* y = nullptr;
   std::ptrdiff_t ldy = 0;
-  // Not null: the weight is that of the group of a row, and so many groups there are, some of them maybe empty.
+  // Not null: a row's weight is its group's. There are `group_count` groups, some of them maybe empty.
   const RowGroup* groups = nullptr;
   int group_count = 0;
 };
@@ -37,21 +38,21 @@ struct TiledProduct {
   LinearProduct product;
   int first_team, out_tiles;
 };
-inline constexpr int kMostProducts = 20;  // of a launch
+inline constexpr int kMostProducts = 20;  // products of a launch
 
 CudaLinear packed_linear(const LinearWeight& weight);
 
-// Tiles of one row, or of up to kManyRows (`many`), which is also what a group has at most. `rows` of each product but
-// for groups.
+// Multiplies in tiles of one row, or of up to kManyRows (`many`), which is also the most rows of a group. `rows` is the
+// number of rows of each product without groups.
 void multiply(const Exec& exec, int rows, bool many, std::span<const LinearProduct> products);
 
-// A product by itself, where few_outputs.cu has a kernel for it; false: it has none.
+// Computes a product by itself if few_outputs.cu has a kernel for it; false: it has none.
 bool multiply_few_outputs(const Exec& exec, int rows, const LinearProduct& product);
 
-// Whether linear_row.h has what a product with one row needs: weights in whole chunks, nothing behind the last input
-// that is not 0.
+// True if linear_row.h can compute the product with one row: its weights are whole chunks, and all values after the
+// last input are 0.
 bool has_row_kernel(const LinearProduct& product);
-// Products with one row, or groups of one row, that share_a_row_launch().
+// True for products with one row, or groups of one row, that can share a launch.
 bool share_a_row_launch(const LinearProduct& a, const LinearProduct& b);
 void multiply_row(const Exec& exec, std::span<const LinearProduct> products);
 

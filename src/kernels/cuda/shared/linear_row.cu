@@ -64,8 +64,8 @@ std::int64_t row_count(const LinearProduct& product) {
   return product.groups != nullptr ? product.group_count : 1;
 }
 
-// One tile for each team that the GPU runs at once, of as many outputs as that leaves, `inputs` of each at once. In a
-// part of a tile each thread has a block, or some where a block is short.
+// Cuts products into one tile for each team that the GPU runs at once, with as many outputs as that leaves, and
+// `inputs` of each at once. In a part of a tile each thread has a block, or some if a block is short.
 RowCut cut_of(std::span<const LinearProduct> products, int together, int teams, int inputs) {
   constexpr int kMostPartials = 2112, kMostScales = 4096;  // words
   const CudaLinear& first = products[0].weight;

@@ -1,10 +1,10 @@
-// A tile of a product with one row, some outputs, by one team, in the order of kernels/ops/linear.h: weights are read
-// once and do little work, so what matters is that many of their bytes are on their way at any time.
+// A tile of a product with one row: some outputs, by one team, in the order of kernels/ops/linear.h. Weights are read
+// once and there is little work on them. To be fast, a team needs a large number of their bytes under way at any time.
 //
 // A thread computes blocks of some neighbouring outputs (Weights::kRowOutputs), as in linear_tile.h. It brings the
-// weights into shared memory itself, some steps ahead, a step being 16 bytes of each of the outputs, in slots that no
-// other thread reads: so there are no barriers but one for each `outputs` of the tile, and copies go on across it.
-// Behind it one thread an output adds the blocks in ascending order while the others go on.
+// weights into shared memory itself, some steps ahead, in slots that no other thread reads; a step is 16 bytes of each
+// of the outputs. So there is only one barrier for each `outputs` of the tile, and copies go on across it. After it one
+// thread for each output adds the blocks in ascending order while the others go on.
 #pragma once
 
 #include "kernels/cuda/shared/linear_formats.h"
@@ -13,22 +13,23 @@
 namespace sluice::SLUICE_CUDA_OPS {
 
 inline constexpr int kRowThreadsOfTile = 256;
-// Teams that a multiprocessor runs at once, and the shared memory of one: what every GPU of compute capability 8 has.
+// Teams that a multiprocessor runs at once, and the shared memory of one: every GPU of compute capability 8 has this
+// much.
 inline constexpr int kRowResident = 2;
 inline constexpr std::size_t kMostRowShared = std::size_t{98} << 10;
-// Steps in shared memory: that which is multiplied, and those on their way.
+// Steps in shared memory: the one that is multiplied, and those under way.
 constexpr int row_ring(int outputs) {
   return outputs > 2 ? 3 : 4;
 }
 
-// How tiles are cut: fixed by the host for the products of a launch.
+// The cuts of tiles, which the host fixes for the products of a launch.
 struct RowCut {
-  int piece = 0;                      // blocks whose inputs lie in shared memory at once, the most of a product
+  int piece = 0;                      // blocks whose inputs lie in shared memory at once, for the largest product
   int together = 0;                   // Weights::kRowOutputs
-  int outputs = 0;                    // whose blocks' sums lie there at once, a multiple of `together`
-  int parts = 1;                      // of a tile: so often `outputs`
-  int scale_words = 0;                // of an output, the most of a product
-  bool int8 = false, floats = false;  // whether inputs lie there as integers, as floats
+  int outputs = 0;                    // outputs whose blocks' sums lie there at once, a multiple of `together`
+  int parts = 1;                      // parts of a tile, of `outputs` each
+  int scale_words = 0;                // words of an output's scales, for the largest product
+  bool int8 = false, floats = false;  // inputs lie there as integers, as floats
 
   SLUICE_HD int partial_stride() const { return piece | 1; }
   SLUICE_HD int scale_stride() const { return scale_words | 1; }
@@ -43,7 +44,7 @@ struct RowCut {
   }
 };
 
-// Of an fma that flushes denormals: the least code, 2^-127, is as good as 0 there, and nothing branches.
+// For an fma that flushes denormals: the least code, 2^-127, is as good as 0 there, and nothing branches.
 SLUICE_DEVICE float e8m0_factor(std::uint8_t code) {
   return std::bit_cast<float>(code == 0xFF ? 0x7FC00000U : std::uint32_t{code} << 23);
 }
@@ -69,7 +70,7 @@ class RowTile {
         scales_(reinterpret_cast<std::uint32_t*>(partials_ + 2 * cut.outputs * cut.partial_stride())),
         inputs_(team, w, form, prepared, x_row, cut.piece, quantized_at_, floats_at_) {}
 
-  // The tile's outputs from `begin` on as far as there are such.
+  // Computes the tile's outputs from `begin` on, as far as they exist.
   SLUICE_DEVICE void run(int begin) {
     const int of_tile = cut_.parts * cut_.outputs;
     begin_ = begin;
@@ -83,13 +84,13 @@ class RowTile {
 
  private:
   // Blocks [first, first + blocks) of the inputs. A thread has every kThreads-th block of a part, of kOutputs outputs
-  // each: `rows` outputs and `columns` blocks further, or an output more and `blocks` blocks less.
+  // each. Its next block is `rows` outputs and `columns` blocks further, or an output more and `blocks` blocks less.
   struct Piece {
     int first, blocks, rows, columns;
     std::uint32_t row_bytes, chunk_bytes;  // from an output, from a chunk to the next one
     int chunks;
   };
-  // A block: which output of the tile is the first, and which block of the piece.
+  // A block: its first output in the tile, and its place in the piece.
   struct Place {
     int n, b;
   };
@@ -108,12 +109,12 @@ class RowTile {
     return end < all_ ? end : all_;
   }
 
-  // What a thread copies next.
+  // The next chunk that a thread copies.
   struct Copies {
     const std::byte* from;  // a chunk of its block
     Chunk* to;              // the slot that was multiplied last
     Place at, first;        // the block; the first one of the part
-    int end, chunk;         // of the part's outputs; of the block
+    int end, chunk;         // the end of the part's outputs; the chunk of the block
   };
 
   SLUICE_DEVICE void run_piece(int first, int blocks) {
@@ -180,7 +181,7 @@ class RowTile {
     commit_copies();
   }
 
-  // The scales of all outputs, for all pieces: they come with the first step.
+  // Copies the scales of all outputs, for all pieces: they come with the first step.
   SLUICE_DEVICE void copy_scales(int t) const {
     if (w_.scale_row_bytes == 0) return;
     const int words = static_cast<int>(w_.scale_row_bytes / 4);
@@ -200,11 +201,11 @@ class RowTile {
   struct Sums {
     float values[kOutputs];
     std::int32_t products[kOutputs], codes;
-    BlockScale scales[kOutputs];  // where they meet each weight, or a product of integers
+    BlockScale scales[kOutputs];  // for weights or products of integers that they multiply one by one
   };
   static constexpr bool kIntegers = Weights::kWords == 0, kScaleFirst = !Weights::kLater;
 
-  // A block of outputs at.n, at.n + 1, ... of the tile. Those that are not there come to something.
+  // Multiplies a block of outputs at.n, at.n + 1, ... of the tile. Outputs that do not exist get some values.
   SLUICE_DEVICE Sums multiply_block(const Place& at, Copies& copies, const Piece& piece) const {
     Sums sums{};
     if constexpr (kScaleFirst) {
@@ -281,7 +282,8 @@ class RowTile {
     }
   }
 
-  // To y what the pieces before have come to. Each part has warps of its own, and an output the same thread each time.
+  // Adds to y the sums of the pieces before. Each part has warps of its own, and an output has the same thread each
+  // time.
   SLUICE_DEVICE void add_partials(int part, int first, int blocks, const float* partials) const {
     const int from = part * 32 % kThreads, outputs = end_of(part) - part * cut_.outputs;
     team_.each([&](int t) {
@@ -315,7 +317,7 @@ class RowTile {
   const std::byte* const data_;
   const RowCut& cut_;
   float* const y_;
-  int begin_ = 0, all_ = 0;  // outputs of the tile
+  int begin_ = 0, all_ = 0;  // the first output, and the number of the tile's outputs
   const std::byte* tile_ = nullptr;
   Chunk* const ring_;  // [kRing][kOutputs][kThreads]
   QuantizedInputs* const quantized_at_;

@@ -1,5 +1,6 @@
-// The inputs of a product in shared memory, a piece of K at a time, in the form that the weight multiplies: made there,
-// or copied where an op before has made it.
+// The inputs of a product in shared memory, a piece of K at a time, in the form that the weight multiplies. They are
+// made there, or copied if an op before has made them.
+// Used by few_outputs.cu, linear_row.h and linear_tile.h.
 #pragma once
 
 #include <cmath>
@@ -12,7 +13,7 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// 32 inputs as kernels/weights/linear_inputs.h has them, the codes in the order of the inputs.
+// 32 inputs in the form of kernels/weights/linear_inputs.h, with the codes in the order of the inputs.
 struct alignas(16) QuantizedInputs {
   float scale;
   std::int32_t unused[3];
@@ -24,7 +25,7 @@ SLUICE_HD constexpr int input_stride(int block) {
   return (block + 3) / 4 * 4 + 4;
 }
 
-// Division of what is not negative, their product below 2^31.
+// Division of numbers that are not negative, with a product below 2^31.
 class Divisor {
  public:
   SLUICE_DEVICE explicit Divisor(int by)
@@ -37,8 +38,8 @@ class Divisor {
   std::uint32_t reciprocal_;
 };
 
-// Of up to kRows rows, `piece` blocks of each. Rows that are not there are -0, and so is what lies behind the last
-// input: times a weight of 0 it leaves a chain as it is.
+// The inputs of up to kRows rows, `piece` blocks of each. Rows that do not exist are -0, and so are values after the
+// last input: times a weight of 0, -0 leaves a chain as it is.
 template <int kThreads, int kRows, class XRow>
 class StagedInputs {
  public:
@@ -54,7 +55,7 @@ class StagedInputs {
         floats_(floats),
         by_block_(w.block) {}
 
-  // Blocks [first, first + blocks) of `rows` rows.
+  // Reads blocks [first, first + blocks) of `rows` rows.
   SLUICE_DEVICE void read(int first, int blocks, int rows) const {
     const int begin = first * w_.block, count = blocks * w_.block;
     if (prepared_ && form_ == InputForm::kInt8) return copy_quantized(begin, count, rows);
@@ -114,7 +115,8 @@ class StagedInputs {
     return floats_[(r * piece_ + b) * input_stride(w_.block) + k - b * w_.block];
   }
 
-  // As kernels/ops/plane.h simulates kMlaFp8, then to bf16, where it is exact. Pieces begin at multiples of 128 inputs.
+  // Rounds as kernels/ops/plane.h simulates kMlaFp8, then to bf16, where the result is exact. Pieces begin at multiples
+  // of 128 inputs.
   SLUICE_DEVICE void round_to_fp8(int count, int rows) const {
     constexpr int kBlock = 128;
     team_.sync();
@@ -169,7 +171,7 @@ class StagedInputs {
     });
   }
 
-  // From blocks whose codes lie as 0 4 1 5 2 6 3 7; pieces begin at whole ones.
+  // Copies blocks whose codes lie as 0 4 1 5 2 6 3 7; pieces begin at whole blocks.
   SLUICE_DEVICE void copy_quantized(int begin, int count, int rows) const {
     team_.each([&](int t) {
       const int groups = (count + 31) / 32;

@@ -1,9 +1,10 @@
-// A tile of a product, some outputs of some rows, by one team, in the order of kernels/ops/linear.h.
+// A tile of a product: some outputs of some rows, by one team, in the order of kernels/ops/linear.h.
 //
-// The inputs of a row are taken in pieces of whole blocks, which the team brings into shared memory in the form that
-// the weight multiplies. With a piece it goes through its outputs, some at a time. A thread computes blocks of
+// The inputs of a row come in pieces of whole blocks, which the team brings into shared memory in the form that the
+// weight multiplies. With a piece it goes through its outputs, some at a time. A thread computes blocks of
 // kLinearOutputs neighbouring outputs for all rows: each is a chain, or a sum of integers, of its own. Then a thread
 // for each output and row adds the blocks of the piece in ascending order.
+// Used by shared_linear.cu.
 #pragma once
 
 #include "kernels/cuda/shared/linear_formats.h"
@@ -13,12 +14,12 @@ namespace sluice::SLUICE_CUDA_OPS {
 
 inline constexpr int kLinearThreads = 128;
 
-// How a tile is cut: fixed by the host, which knows how much shared memory it takes.
+// The cuts of a tile, fixed by the host, which knows how much shared memory a tile takes.
 struct LinearCut {
-  int rows = 1;     // at most, a template argument of the kernel
+  int rows = 1;     // most rows, a template argument of the kernel
   int piece = 0;    // blocks whose inputs lie in shared memory at once
-  int outputs = 0;  // whose blocks' sums lie there at once, a multiple of kLinearOutputs
-  int parts = 1;    // of a tile: so often `outputs`
+  int outputs = 0;  // outputs whose blocks' sums lie there at once, a multiple of kLinearOutputs
+  int parts = 1;    // parts of a tile, of `outputs` each
   bool int8 = false;
 
   SLUICE_HD int partial_stride() const { return piece | 1; }
@@ -54,7 +55,7 @@ class LinearTile {
     sums_ = scales_ + cut.outputs * cut.partial_stride();
   }
 
-  // The tile's outputs from `begin` on as far as there are such, of rows [0, rows), kRows at most.
+  // Computes the tile's outputs from `begin` on, as far as they exist, of rows [0, rows), kRows at most.
   SLUICE_DEVICE void run(int begin, int rows) {
     const int of_tile = cut_.parts * cut_.outputs, all = w_.out - begin < of_tile ? w_.out - begin : of_tile;
     team_.each([&](int t) {
@@ -97,7 +98,7 @@ class LinearTile {
     return data_ + w_.scales_at + static_cast<std::size_t>(n) * w_.scale_row_bytes;
   }
 
-  // Block `b` of the piece that begins at block `first`, of outputs n, n + 1, ... of those from `begin`.
+  // Adds block `b` of the piece that begins at block `first`, for outputs n, n + 1, ... of those from `begin`.
   SLUICE_DEVICE void add_block(int first, int b, int begin, int n) {
     int rows[kLinearOutputs];
     BlockScale scales[kLinearOutputs];
@@ -126,7 +127,7 @@ class LinearTile {
     }
   }
 
-  // The chains of a block, which is whole chunks (kWhole) or has `count` inputs.
+  // Computes the chains of a block, which is whole chunks (kWhole) or has `count` inputs.
   template <bool kWhole>
   SLUICE_DEVICE void multiply(int first, int b, int count, const int* rows, const BlockScale* scales,
                               float (*sums)[kRows]) const {
@@ -174,7 +175,7 @@ class LinearTile {
     }
   }
 
-  // What meets the scales of the inputs: the sum of a block's products times the scale of its weights.
+  // Computes the factor of the inputs' scales: the sum of a block's products times the scale of its weights.
   SLUICE_DEVICE void multiply_integers(int first, int b, const int* rows, const BlockScale* scales,
                                        float (*sums)[kRows]) const {
     const int offset = b * w_.block % 32 / 4;  // a block of 16 inputs may be the second half of the 32

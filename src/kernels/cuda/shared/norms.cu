@@ -1,4 +1,4 @@
-// rms_norm, layer_norm: a team a row (kernels/ops/elementwise.h).
+// rms_norm, layer_norm: a team for each row (kernels/ops/elementwise.h).
 #include "base/formats/number_formats.h"
 #include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/cuda/shared/row_sums.h"
@@ -7,7 +7,7 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-// Few rows take what latency is, much of it that of instructions and weights that are in no cache. So each team runs
+// Few rows take little but latency, much of it that of instructions and weights that are in no cache. So each team runs
 // once for nothing, over the weights, while the kernels ahead still work.
 struct RmsNorm {
   static constexpr int kThreads = kRowThreads;
@@ -64,7 +64,7 @@ void rms_norm(const Exec& exec, const RmsNormArgs& args) {
 }
 
 void rms_norm_rounded(const Exec& exec, const RmsNormArgs& args, float* rounded, std::ptrdiff_t ld_rounded) {
-  constexpr int kRehearsed = 32;  // rows, of which each waits for the kernels ahead
+  constexpr int kRehearsed = 32;  // with this many rows or fewer, each waits for the kernels ahead
   launch(exec, args.rows,
          RmsNorm{args, reinterpret_cast<std::uint16_t*>(rounded), 2 * ld_rounded,
                  args.rows <= kRehearsed && args.weight != nullptr},

@@ -1,4 +1,4 @@
-// encode_rows, decode_rows, simulate_rows (kernels/ops/plane.h): sixteen threads a unit of a row.
+// encode_rows, decode_rows, simulate_rows (kernels/ops/plane.h): sixteen threads for each unit of a row.
 #include "kernels/ops/attention.h"
 #include "kernels/cuda/shared/row_codec.h"
 

@@ -1,4 +1,4 @@
-// previous_rows (kernels/ops/previous_rows.h): a thread a value.
+// previous_rows (kernels/ops/previous_rows.h): a thread for each value.
 #include "kernels/cuda/shared/row_codec.h"
 #include "kernels/cuda/shared/step_rows.h"
 #include "kernels/ops/previous_rows.h"
@@ -8,7 +8,7 @@ namespace {
 
 struct PreviousRows {
   static constexpr int kThreads = 1;
-  PreviousRowsArgs args;  // but for what the host's structs say, which follows
+  PreviousRowsArgs args;  // except the fields of the host's structs, which follow
   StepTables step;
   int spans;
   PlaneView boundaries;

@@ -1,4 +1,5 @@
 // A QuantizedBlock (kernels/weights/linear_inputs.h) by sixteen threads.
+// Used by linear_inputs.cu and shared_experts.cu.
 #pragma once
 
 #include <cmath>
@@ -8,7 +9,7 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// Of value(0) to value(31).
+// Quantises value(0) to value(31).
 template <class Value>
 SLUICE_DEVICE void quantize_block(const Team<16>& team, const Value& value, QuantizedBlock& to) {
   PerThread<float, 16> values[2], largest, lower, upper;

@@ -1,4 +1,5 @@
 // Steps of rotations and of the Hadamard transform (kernels/ops/elementwise.h).
+// Used by rotations.cu, store_heads.cu and store_kv.cu.
 #pragma once
 
 #include <cmath>
@@ -7,7 +8,7 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// Pair `i` of `pairs` from x on.
+// Rotates pair `i` of `pairs` from x on.
 SLUICE_DEVICE void rotate_pair(float* x, int i, int pairs, bool half_split, float c, float s) {
   float& first = x[half_split ? i : 2 * i];
   float& second = x[half_split ? i + pairs : 2 * i + 1];

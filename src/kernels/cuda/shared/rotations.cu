@@ -10,10 +10,10 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-// A team a head. One that is normed lies in shared memory in between; with few rows it is normed and rotated there once
-// for nothing, while the kernels ahead still work.
+// Each team has a head. A head that is normed lies in shared memory in between. With few rows it is normed and rotated
+// there once for nothing, while the kernels ahead still work.
 struct RopeHeads {
-  static constexpr int kThreads = 16, kAtOnce = 32;  // values of a thread on their way
+  static constexpr int kThreads = 16, kAtOnce = 32;  // values of a thread under way
   static constexpr bool kWaits = true;
   RopeHeadsArgs args;
   bool rehearses;
@@ -77,7 +77,7 @@ struct RopeHeads {
   }
 };
 
-// A team a row, which lies in shared memory between the butterflies.
+// Each team has a row, which lies in shared memory between the butterflies.
 struct Hadamard {
   static constexpr int kThreads = 32;
   HadamardArgs args;
@@ -107,7 +107,7 @@ struct Hadamard {
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args) {
   SLUICE_CHECK(args.rope_dims % 2 == 0 && args.offset >= 0 && args.offset + args.rope_dims <= args.head_dim,
                "the rotary dims are pairs inside the head");
-  constexpr int kRehearsed = 8;  // rows
+  constexpr int kRehearsed = 8;  // rows, at most
   const bool norms = args.norm_eps >= 0.0F;
   const std::int64_t teams = std::int64_t{args.rows} * args.heads;
   const std::size_t shared = norms ? static_cast<std::size_t>(args.head_dim) * sizeof(float) : 0;

@@ -1,5 +1,5 @@
-// choose_experts (kernels/ops/router.h): a team a row, its scores in shared memory. The bias is on its way before the
-// kernels ahead have ended.
+// choose_experts (kernels/ops/router.h): a team for each row, with its scores in shared memory. The bias is loaded
+// before the kernels ahead have ended.
 #include "kernels/cuda/launch.h"
 #include "kernels/common/math.h"
 #include "kernels/common/order_key.h"
@@ -28,7 +28,7 @@ struct Route {
     auto* chosen = reinterpret_cast<std::int32_t*>(scores + 3 * args.experts + args.groups);
     std::int32_t* ids = args.ids + static_cast<std::ptrdiff_t>(team.index) * args.slots;
     float* weights = args.weights + static_cast<std::ptrdiff_t>(team.index) * args.slots;
-    PerThread<float, kThreads> bias;  // of the thread's first expert
+    PerThread<float, kThreads> bias;  // the bias of the thread's first expert
     team.each([&](int t) { bias[t] = args.bias != nullptr && t < args.experts ? args.bias[t] : 0.0F; });
     wait_for_kernels();
     score(team, args.logits + static_cast<std::ptrdiff_t>(team.index) * args.experts, scores);
@@ -63,7 +63,7 @@ struct Route {
       team.sync();
       return;
     }
-    // Sixteen threads, as the lanes of the sum; the others do the same for themselves.
+    // Sixteen threads are the lanes of the sum; the others do the same for themselves.
     PerThread<float, kThreads> m, z;
     team.each([&](int t) {
       m[t] = -INFINITY;
@@ -86,7 +86,7 @@ struct Route {
     team.sync();
   }
 
-  // An expert's slot is how many others stand before it.
+  // An expert's slot is the number of other experts that precede it.
   SLUICE_DEVICE void choose(const Team<kThreads>& team, const float* scores, PerThread<float, kThreads>& bias,
                             std::int32_t* chosen) const {
     float* biased = reinterpret_cast<float*>(team.shared) + args.experts;

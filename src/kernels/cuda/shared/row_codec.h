@@ -1,4 +1,5 @@
 // The codecs of cached rows (kernels/ops/row_codec.h), value by value and unit by unit.
+// Used by kernels/cuda/shared.
 #pragma once
 
 #include <cmath>
@@ -9,10 +10,10 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// Values of a row are coded in units: those that share a scale, then those without one; a bf16 or f32 row in units of
-// 128 without.
+// Values of a row are coded in units: those that share a scale, then those without one. A bf16 or f32 row is units of
+// 128 without a scale.
 struct RowUnits {
-  int coded, coded_values, rest, rest_values;  // units of coded_values each, the last one maybe shorter, and the others
+  int coded, coded_values, rest, rest_values;  // units of coded_values, the last maybe shorter; then the others
   SLUICE_HD int count() const { return coded + rest; }
 };
 inline RowUnits row_units(RowCodec codec, int dims, int rope_dims) {
@@ -40,11 +41,12 @@ SLUICE_DEVICE void store_f32(std::byte* p, float value) {
   store_u16(p + 2, static_cast<std::uint16_t>(bits >> 16));
 }
 
-// Some units of a row in the hands of sixteen threads each; `lane`: of these. Functions say what one thread does.
+// Codes some units of a row, with sixteen threads for each; `lane` is a thread's number among these. Functions do the
+// work of one thread.
 struct UnitCoder {
   RowCodecInfo codec;
   RowUnits units;
-  RowFormat format;  // dims and rope_dims; of a plane all of it
+  RowFormat format;  // dims and rope_dims; for a plane all of it
 
   SLUICE_DEVICE int in_blocks() const { return codec.in_blocks(format.dims, format.rope_dims); }
   SLUICE_DEVICE int first_of(int unit) const { return unit * units.coded_values; }
@@ -52,7 +54,7 @@ struct UnitCoder {
     const int left = in_blocks() - first_of(unit);
     return left < units.coded_values ? left : units.coded_values;
   }
-  // Its part of the largest magnitude of a coded unit; of any other unit whatever.
+  // Returns the thread's part of the largest magnitude of a coded unit; for any other unit some value.
   SLUICE_DEVICE float largest(const float* row, int unit, int lane) const {
     float amax = codec.values == RowValues::kE2m1 ? 6.0F * 0x1p-126F : 1e-4F;
     if (unit >= units.coded) return amax;
@@ -64,12 +66,12 @@ struct UnitCoder {
     }
     return amax;
   }
-  // By the largest of all sixteen: a power of two.
+  // Returns the scale for the largest of all sixteen: a power of two.
   SLUICE_DEVICE float scale_of(float largest) const {
     return pow2_ceil(codec.values == RowValues::kE2m1 ? largest / 6.0F : largest * (1.0F / 448.0F));
   }
 
-  // To a row of a plane: codes and their scale, or values behind the codes, as f32 or bf16.
+  // Stores to a row of a plane: codes and their scale, or values after the codes, as f32 or bf16.
   SLUICE_DEVICE void store(const RowRef& row, const float* from, int unit, int lane, float scale) const {
     unit < units.coded ? store_codes(row, from, unit, lane, scale) : store_rest(row, from, unit, lane);
   }
@@ -105,7 +107,7 @@ struct UnitCoder {
     }
   }
 
-  // Its values as they are once coded, for simulate_rows(): what is quantised has no other units.
+  // Writes the values as they are once coded, for simulate_rows(): a quantised row has no other units.
   SLUICE_DEVICE void simulate(float* row, int unit, int lane, float scale) const {
     const bool coded = units.coded > 0;
     const int first = unit * (coded ? units.coded_values : units.rest_values);
@@ -124,14 +126,14 @@ struct UnitCoder {
 inline UnitCoder unit_coder(const RowFormat& format) {
   return {row_codec(format.codec), row_units(format.codec, format.dims, format.rope_dims), format};
 }
-// For simulate(): dims that are not in blocks stay as they are.
+// The coder for simulate(): dims that are not in blocks stay as they are.
 inline UnitCoder simulating_coder(RowCodec codec, int dims, int rope_dims) {
   UnitCoder coder{row_codec(codec), row_units(codec, dims, rope_dims), {codec, dims, rope_dims}};
   if (coder.codec.quantised()) coder.units.rest = 0;
   return coder;
 }
 
-// Value `d` of a coded row.
+// Returns value `d` of a coded row.
 template <RowCodec kCodec>
 SLUICE_DEVICE float decode_value_as(const RowFormat& format, const RowRef& row, int d) {
   constexpr RowCodecInfo kInfo = row_codec(kCodec);

@@ -1,4 +1,5 @@
 // lanes16 sums (kernels/device/exec.h) of whole rows by a large team.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #pragma once
 
 #include <cmath>
@@ -7,13 +8,13 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// Threads of a team that sums a row, and the shared memory that it takes.
+// The threads of a team that sums a row, and the shared memory that it needs.
 inline constexpr int kRowThreads = 128;
 inline constexpr int kStagedFloats = 4096;
 inline constexpr std::size_t kRowSharedBytes = (kStagedFloats + 16) * sizeof(float);
 
-// The tree sum of sixteen lanes, lane l having taken value(i) for i = l, l + 16, ... by add(lane, value), which begins
-// at 0. All threads read value(i) ahead; sixteen of them add.
+// The tree sum of sixteen lanes. Lane l begins at 0 and adds value(i) for i = l, l + 16, ... by add(lane, value). All
+// threads read value(i) ahead; sixteen of them add.
 template <class Value, class Add>
 SLUICE_DEVICE float sum_row(const Team<kRowThreads>& team, int n, const Value& value, const Add& add) {
   float* staged = reinterpret_cast<float*>(team.shared);

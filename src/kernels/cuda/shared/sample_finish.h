@@ -1,4 +1,5 @@
-// The last kernel of sample(): a team a row, from what its parts have found (sample_parts.h).
+// The last kernel of sample(): a team for each row, which works on the finds of the row's parts (sample_parts.h).
+// Used by shared_sample.cu.
 #pragma once
 
 #include "kernels/cuda/shared/sample_parts.h"
@@ -14,8 +15,8 @@ struct FinishShared {
   std::int32_t count;
 };
 
-// Items among which a head ends: those listed, or, if these were too many, all ids. weight(id) is 0 for those that are
-// none.
+// Items among which a head ends: those listed, or, if these were too many, all ids. weight(id) is 0 for ids that are
+// not among them.
 struct Items {
   const TokenId* listed;
   int count;
@@ -51,7 +52,7 @@ struct SampleFinish {
       out.logprob = 0.0F;
       out.top_count = 0;
     });
-    HeadEnd end{INT32_MIN, row.vocab};  // of those that are kept: all
+    HeadEnd end{INT32_MIN, row.vocab};  // the end of the kept items: all
     Drawn drawn{peaks.first, 0};
     if (peaks.can_draw() && (!row.greedy || row.logprobs)) {
       const float m = peaks.first.value;
@@ -73,8 +74,8 @@ struct SampleFinish {
     add_logprobs(team, shared, row, scale, end, token, out);
   }
 
-  // The shortest head of the items whose weights are enough, as select_head() has it, ties by id; all of them if none
-  // is.
+  // Finds the shortest head of the items whose weights are enough, as select_head() defines it, ties by id; all of them
+  // if none is.
   template <class Key, class Weight, class Reaches>
   SLUICE_DEVICE HeadEnd head_of(const SampleTeam& team, FinishShared& shared, const Items& items, const Key& key,
                                 const Weight& weight, const Reaches& reaches) const {
@@ -84,7 +85,7 @@ struct SampleFinish {
     const auto weight_of = [&](int i) { return weight(items.id(i)); };
     const HeadEnd end = select_head(team, shared.select, items.count, key_of, weight_of, reaches);
     if (!listed) return end;
-    // The list is in no order: of the items with that key again a head, by id.
+    // The list is in no order: among the items with that key it again needs a head, by id.
     const std::uint64_t before = shared.select.before, all = shared.select.total;
     const HeadEnd last = select_head(
         team, shared.select, items.count, [&](int i) { return -items.listed[i]; },
@@ -93,7 +94,7 @@ struct SampleFinish {
     return {end.key, last.key == INT32_MIN ? INT32_MAX : -last.key};
   }
 
-  // A thread an item: each finds its place among the others.
+  // Each thread has an item, and finds its place among the others.
   template <class Key, class Weight, class Reaches>
   SLUICE_DEVICE HeadEnd head_of_few(const SampleTeam& team, FinishShared& shared, const Items& items, const Key& key,
                                     const Weight& weight, const Reaches& reaches) const {
@@ -127,7 +128,7 @@ struct SampleFinish {
     return shared.end;
   }
 
-  // Of all that the filters but min_p keep.
+  // Finds the end of the items that all filters but min_p keep.
   SLUICE_DEVICE HeadEnd filters_end(const SampleTeam& team, FinishShared& shared, const RowView& row,
                                     const RowFound& found, float m) const {
     const Items items(found, kFiltered, row.vocab);
@@ -159,7 +160,7 @@ struct SampleFinish {
     return row.top_k > 0 ? bin <= end : bin == end;
   }
 
-  // What the parts have drawn, and the items that are kept.
+  // Joins the draws of the parts with the items that are kept.
   SLUICE_DEVICE Drawn draw(const SampleTeam& team, FinishShared& shared, const RowView& row, const RowFound& found,
                            const PartFound* parts, float m, const HeadEnd& end) const {
     PerThread<Drawn, kThreads> drawn;

@@ -1,8 +1,9 @@
-// A row of sample() (kernels/ops/sample.h) in parts, a team each, and what these find in the workspace.
+// The parts of a row of sample() (kernels/ops/sample.h), a team for each, and their finds in the workspace.
 //
-// A head of the list is found without sorting it: values lie in bins by how far below the highest they are; the sums of
-// the bins say in which one the head ends; the few ids of that bin, or of it and those above, are listed, in any order,
-// and the rest is left to the team that finishes the row. Sums are of integers, so nothing depends on the bins.
+// A head of the list is found without sorting it. Values lie in bins by their distance from the highest one, and the
+// sums of the bins say in which one the head ends. The few ids of that bin, or of it and those above, are listed, in
+// any order, and the team that finishes the row does the rest. Sums are of integers, so nothing depends on the bins.
+// Used by sample_finish.h and shared_sample.cu.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 namespace sluice::SLUICE_CUDA_OPS {
 
 inline constexpr int kSampleThreads = 512;
-inline constexpr int kSampleEach = 8, kPartIds = kSampleEach * kSampleThreads;  // of a thread, in fours; of a part
+inline constexpr int kSampleEach = 8, kPartIds = kSampleEach * kSampleThreads;  // a thread's ids, in fours; a part's
 inline constexpr int kSampleBins = 1024, kMostListed = 4096;
 using SampleTeam = Team<kSampleThreads>;
 
@@ -24,10 +25,11 @@ SLUICE_DEVICE std::uint64_t weight_units(float w) {
   return static_cast<std::uint64_t>(std::nearbyint(w * kWeightUnits));
 }
 
-// 64 bins for each doubling of the distance, from 2^-9 to 2^7. A higher value has no higher bin.
+// Returns the bin of a value: there are 64 for each doubling of the distance, from 2^-9 to 2^7. A higher value has no
+// higher bin.
 SLUICE_DEVICE int bin_below(float highest, float value) {
   constexpr int kLeast = (127 - 9) * 64;
-  const int bin = (std::bit_cast<std::int32_t>(highest - value) >> 17) - kLeast;  // of -0: below all
+  const int bin = (std::bit_cast<std::int32_t>(highest - value) >> 17) - kLeast;  // for -0: below all
   return bin < 0 ? 0 : bin < kSampleBins ? bin : kSampleBins - 1;
 }
 
@@ -45,8 +47,8 @@ struct Best {
 };
 
 struct Peaks {
-  float highest;  // logit; +inf where one, or a candidate, is not a number
-  Best first;     // of the list
+  float highest;  // the highest logit; +inf if one, or a candidate, is not a number
+  Best first;     // the first of the list
 
   SLUICE_DEVICE void take(const Peaks& other) {
     highest = other.highest > highest ? other.highest : highest;
@@ -56,7 +58,7 @@ struct Peaks {
   SLUICE_DEVICE bool can_draw() const { return !broken() && first.value > -INFINITY; }
 };
 
-// Of ids whose part knows that they are kept.
+// A draw among ids that their part knows to be kept.
 struct Drawn {
   Best best;              // by z
   std::uint64_t weights;  // the sum of their W, for log-probabilities
@@ -72,7 +74,7 @@ struct PartFound {
   Drawn drawn;
 };
 
-// The two heads that a row may want: that which top_k or, without it, top_p keeps, and that of top_logprobs.
+// The two heads that a row may want: the one that top_k or, without it, top_p keeps, and the one of top_logprobs.
 enum SampleHead { kFiltered, kTop, kSampleHeads };
 
 // The bin where a head ends; the sum of the bins above it, of all bins.
@@ -88,7 +90,7 @@ struct RowFound {
   TokenId ids[kSampleHeads][kMostListed];
 };
 
-// What the kernels need of a SampleRow, and its candidates.
+// The fields of a SampleRow that the kernels need, and its candidates.
 struct RowView {
   const float* logits;
   const float* bias;
@@ -127,13 +129,13 @@ struct RowView {
     return weight_units(exp_f32((a - highest) * scale));
   }
   SLUICE_DEVICE bool passes_min_p(float d) const { return !(min_p > 0.0F && exp_f32(d) < min_p); }
-  // Whether a head's sum is enough.
+  // True if a head's sum is enough.
   SLUICE_DEVICE bool reaches_top_p(std::uint64_t sum, std::uint64_t all) const {
     return static_cast<double>(sum) >= static_cast<double>(top_p) * static_cast<double>(all);
   }
 
-  // Takes those of ids [first, first + n), four at most, that kept(j) and min_p leave. `first` is a multiple of four if
-  // there are several. The first of the list is kept and has at least kMinNoise.
+  // Adds to a draw those of ids [first, first + n), four at most, that kept(j) and min_p leave. `first` is a multiple
+  // of four if there are several. The first of the list is kept and has at least kMinNoise.
   template <int n, class Kept>
   SLUICE_DEVICE void take_noisy(TokenId first, const float* a, float highest, const Kept& kept, Best& best) const {
     bool may[n], any = false;
@@ -164,7 +166,7 @@ struct RowView {
 // The arguments of all kernels of a call.
 struct SampleWork {
   SampleArgs args;
-  int parts;         // of a row
+  int parts;         // parts of a row
   RowFound* rows;    // [args.rows]
   PartFound* found;  // [args.rows][parts]
 
@@ -179,7 +181,7 @@ struct SampleShared {
   std::int32_t listed[kSampleHeads], first[kSampleHeads];
 };
 
-// What take() of all threads' values comes to. `scratch`: kSampleThreads of them.
+// Combines all threads' values by take(). `scratch`: kSampleThreads of them.
 template <class T>
 SLUICE_DEVICE T reduce(const SampleTeam& team, std::byte* scratch, const PerThread<T, kSampleThreads>& values) {
   T* of = reinterpret_cast<T*>(scratch);
@@ -199,7 +201,7 @@ SLUICE_DEVICE T reduce(const SampleTeam& team, std::byte* scratch, const PerThre
   return of[0];
 }
 
-// Of a row, whose parts lie at `found`.
+// Returns the peaks of a row, whose parts lie at `found`.
 SLUICE_DEVICE Peaks peaks_of_row(const SampleTeam& team, std::byte* scratch, const PartFound* found, int parts) {
   PerThread<Peaks, kSampleThreads> peaks;
   team.each([&](int t) {
@@ -209,7 +211,7 @@ SLUICE_DEVICE Peaks peaks_of_row(const SampleTeam& team, std::byte* scratch, con
   return reduce(team, scratch, peaks);
 }
 
-// Eight ids of a thread: fours [id(0), id(0) + 4), [id(4), id(4) + 4), those that there are. Beyond: -inf.
+// Eight ids of a thread: fours [id(0), id(0) + 4), [id(4), id(4) + 4), as far as they exist. The others have -inf.
 struct PartValues {
   TokenId from;  // id(0)
   float logits[kSampleEach], a[kSampleEach];
@@ -238,7 +240,7 @@ struct PartValues {
   SLUICE_DEVICE TokenId id(int j) const { return from + j / 4 * (4 * kSampleThreads) + j % 4; }
 };
 
-// Of those of a thread's ids that `mask` has, bit j for id j.
+// Draws among those of a thread's ids that `mask` has, bit j for id j.
 SLUICE_DEVICE Drawn drawn_of(const RowView& row, const PartValues& of, std::uint32_t mask, float m) {
   Drawn drawn{{}, 0};
   SLUICE_UNROLL

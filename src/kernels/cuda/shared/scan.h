@@ -1,12 +1,13 @@
-// Sums of what stands before, by a large team.
+// Prefix sums by a large team.
+// Used by expert_lists.h and select_head.h.
 #pragma once
 
 #include "kernels/cuda/launch.h"
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// values[t] becomes the sum of those of threads 0 to t. `scratch`, in shared memory: kThreads of them. All threads
-// have passed a sync() when it returns, and may read scratch, which holds the same.
+// values[t] becomes the sum of the values of threads 0 to t. `scratch`, in shared memory, has kThreads of them. All
+// threads have passed a sync() when it returns, and may read scratch, which holds the same.
 template <class Integer, int kThreads>
 SLUICE_DEVICE void scan(const Team<kThreads>& team, PerThread<Integer, kThreads>& values, Integer* scratch) {
   team.sync();

@@ -1,5 +1,6 @@
-// The head of a list that is sorted by key, higher first, then by index, lower first: found by its keys' bits from the
-// top, without sorting. Exact: sums are of integers.
+// The head of a list that is sorted by key, higher first, then by index, lower first. It is found by its keys' bits
+// from the top, without sorting. Exact: sums are of integers.
+// Used by indexer.cu and sample_parts.h.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// The last item of a head. An item is in it if its key is higher, or the same and its index no higher.
+// The last item of a head. An item is in the head if its key is higher, or the same and its index no higher.
 struct HeadEnd {
   std::int32_t key;
   int index;
@@ -21,17 +22,17 @@ struct HeadEnd {
 
 inline constexpr int kSelectBins = 256;
 
-// Memory that a team of kThreads shares for it.
+// The memory that a team of kThreads shares for it.
 template <int kThreads>
 struct SelectScratch {
   std::uint64_t sums[kSelectBins];
   std::uint64_t running[kThreads];
-  std::uint64_t total, before;  // of all items; of those whose keys are certainly higher
+  std::uint64_t total, before;  // the sum of all items, and of those whose keys are certainly higher
   std::int32_t counts[kThreads];
   std::int32_t bin, index;
 };
 
-// To a sum in shared memory: as words, for which processors have instructions.
+// Adds to a sum in shared memory, as words, for which processors have instructions.
 SLUICE_DEVICE void add_to_sum(std::uint64_t* to, std::uint64_t value) {
 #ifdef __CUDACC__
   auto* words = reinterpret_cast<unsigned*>(to);
@@ -43,8 +44,8 @@ SLUICE_DEVICE void add_to_sum(std::uint64_t* to, std::uint64_t value) {
 #endif
 }
 
-// The bin where the head ends, sums[] added from the highest bin on: the first sum that is enough, or bin 0. What
-// stands in higher bins goes to `before`, and with `all` the sum of all bins to `total`. All threads have passed a
+// Finds the bin where the head ends, with sums[] added from the highest bin on: the first sum that is enough, or bin 0.
+// The sum of higher bins goes to `before`, and with `all` the sum of all bins to `total`. All threads have passed a
 // sync().
 template <int kThreads, class Reaches>
 SLUICE_DEVICE void choose_bin(const Team<kThreads>& team, SelectScratch<kThreads>& scratch, bool all,
@@ -65,9 +66,9 @@ SLUICE_DEVICE void choose_bin(const Team<kThreads>& team, SelectScratch<kThreads
   team.sync();
 }
 
-// The shortest head of items [0, n) whose sum of weight(i), integers, is enough: reaches(its sum, the sum of all) says
-// so, for all of them at least. Of items with the same key, those that have no weight come after those that have the
-// weight of the first. key(i) and weight(i) are called several times.
+// Finds the shortest head of items [0, n) whose sum of weight(i), integers, is enough: reaches(its sum, the sum of all)
+// says so, at least for all of them. Among items with the same key, those that have no weight come after those that
+// have the weight of the first. key(i) and weight(i) are called several times.
 template <int kThreads, class Key, class Weight, class Reaches>
 SLUICE_DEVICE HeadEnd select_head(const Team<kThreads>& team, SelectScratch<kThreads>& scratch, int n, const Key& key,
                                   const Weight& weight, const Reaches& reaches) {
@@ -104,7 +105,7 @@ SLUICE_DEVICE HeadEnd select_head(const Team<kThreads>& team, SelectScratch<kThr
     prefix |= static_cast<std::uint32_t>(scratch.bin) << shift;
     team.sync();
   }
-  // Of the items with that key as many as it takes, in the order of their indices: each thread has a run of these.
+  // Adds items with that key, as many as it takes, in the order of their indices: each thread has a run of these.
   const int run = (n + kThreads - 1) / kThreads;
   PerThread<std::int32_t, kThreads> equals;
   team.each([&](int t) {

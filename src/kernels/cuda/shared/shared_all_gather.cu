@@ -1,6 +1,6 @@
-// all_gather (kernels/ops/all_gather.h): each rank writes its share into the memory of the others, and takes theirs out
-// of its own (kernels/cuda/exchange_view.h). Small shards travel as packets, which show by themselves that they have
-// come; large ones in bulk, with a flag behind each piece. Either moves words as they are.
+// all_gather (kernels/ops/all_gather.h): each rank writes its share into the memory of the others, and reads theirs
+// from its own (kernels/cuda/exchange_view.h). Small shares travel as packets, which show by themselves that they have
+// come; large ones travel in bulk, with a flag after each piece. Either moves words as they are.
 #include "kernels/cuda/shared/exchange_words.h"
 #include "kernels/ops/ops.h"
 #include "kernels/weights/input_forms.h"
@@ -12,13 +12,13 @@ namespace {
 struct SharedArray {
   const std::uint32_t* from = nullptr;
   std::uint32_t* to = nullptr;
-  std::ptrdiff_t ld_from = 0, ld_to = 0;  // in words, as all here
-  int width = 0;                          // of a share
+  std::ptrdiff_t ld_from = 0, ld_to = 0;  // in words, as everything here
+  int width = 0;                          // words of a share's row
   std::uint32_t units_of_row = 0, units = 0;
   bool aligned = false;  // whole units lie where they can be moved at once
 };
 
-// The arrays of an exchange, one after the other, in units of kWords words; the last of a row may be part empty.
+// The arrays of an exchange, one after the other, in units of kWords words; the last unit of a row may be part empty.
 template <int kWords>
 struct SharedArrays {
   static constexpr int kMost = 1 + static_cast<int>(kPreparedForms.size());
@@ -77,12 +77,12 @@ struct SharedArrays {
   }
 };
 
-// Of the rank that comes k after this one, so that not all write to the same first.
+// The rank that comes k after this one, so that not all write to the same rank first.
 SLUICE_DEVICE int rank_after(const ExchangeView& ranks, int k) {
   return (ranks.rank + k) % ranks.ranks;
 }
 
-// The block's pieces are done; the next kernel counts on.
+// Notes that the block's pieces are done; the next kernel counts on.
 template <int kThreads>
 SLUICE_DEVICE void end_exchange(const Team<kThreads>& team, const ExchangeView& ranks, std::uint32_t pieces) {
   team.sync();
@@ -137,7 +137,7 @@ struct GatherPackets {
 struct GatherBulk {
   static constexpr int kThreads = 512;
   static constexpr bool kWaits = true, kStartsNext = true;
-  static constexpr std::uint32_t kAtOnce = 4;  // units that a thread has on their way
+  static constexpr std::uint32_t kAtOnce = 4;  // units that a thread has under way
   ExchangeView ranks;
   SharedArrays<kBulkWords> shared;
   std::uint32_t of_block, of_piece;  // units
@@ -215,12 +215,12 @@ struct GatherBulk {
   }
 };
 
-// Whether the shares' own rows in this form, one after the other, are the whole row in it.
+// True if the shares' own rows in this form, one after the other, are the whole row in it.
 bool joins(const AllGatherArgs& args, InputForm form) {
   return args.from.form(form) != nullptr && args.from.columns % kGatheredBlock == 0;
 }
 
-// Nobody reads the values, not even to make a form of them.
+// True if the values are not read, not even to make a form of them.
 bool only_forms(const AllGatherArgs& args) {
   if (!args.forms_only) return false;
   for (const InputForm form : kPreparedForms) {
@@ -229,7 +229,7 @@ bool only_forms(const AllGatherArgs& args) {
   return true;
 }
 
-// Words of a share's row, of all arrays, in whole units.
+// Returns the words of a share's row, of all arrays, in whole units.
 template <int kWords>
 SharedArrays<kWords> arrays_of(const AllGatherArgs& args) {
   SharedArrays<kWords> shared;
@@ -263,7 +263,7 @@ void gather(const Exec& exec, const AllGatherArgs& args) {
 void all_gather(const Exec& exec, const AllGatherArgs& args) {
   SLUICE_CHECK(exec.group.exchange != nullptr && args.from.columns * exec.group.ranks == args.to.columns,
                "ranks of a group gather equal shares");
-  // Units of a kernel have numbers of 32 bits.
+  // The numbers of a kernel's units have 32 bits.
   constexpr std::int64_t kMostWords = std::int64_t{1} << 30;
   const auto most_rows = static_cast<int>(
       std::clamp<std::int64_t>(kMostWords / (std::int64_t{SharedArrays<2>::kMost} * (args.from.columns * 2 + 4)), 1,

@@ -1,6 +1,6 @@
-// attend_keys (kernels/ops/attention.h): a team for up to eight heads of a row that share a key head. Where there are
-// enough teams, each goes through all splits of its keys; else each split has a team of its own, and a second kernel
-// merges what they leave in the workspace, in the same order.
+// attend_keys (kernels/ops/attention.h): a team for up to eight heads of a row that share a key head. If there are
+// enough teams, each goes through all splits of its keys. Otherwise each split has a team of its own, and a second
+// kernel merges their results from the workspace, in the same order.
 #include <algorithm>
 
 #include "kernels/ops/attention.h"
@@ -34,12 +34,12 @@ struct KeySplit {
 };
 
 struct AttendPlan {
-  AttendArgs args;  // but for the pointers to the host's structs
+  AttendArgs args;  // except the pointers to the host's structs
   StepTables step;
   HeadPlanes latent, window;
   int spans, first_row;
-  int queries, groups;     // heads of a team at most, and teams for all heads of a row
-  int first_item, splits;  // of the launch: items are groups of rows; splits of a row at most, 0: a team does them all
+  int queries, groups;     // most heads of a team, and teams for all heads of a row
+  int first_item, splits;  // the launch's first group of rows; most splits of a row, 0: one team does them all
   AttendShape shape;
   float* partials;  // [item - first_item][splits][kQueries][value_dims + 2]: m, z, v
 
@@ -101,7 +101,7 @@ struct CachedKeys {
                            int stride) const {
     const PlaneView plane = (split.window ? plan.window : plan.latent).of(key_head);
     team.each([&](int t) {
-      // Eight threads a key, so that the addresses of all are found at once.
+      // Eight threads have a key, so that the addresses of all are found at once.
       const int of_key = t % 8, index = t / 8;
       if (index >= count) return;
       const RowRef ref = key(plane, i + index);
@@ -158,7 +158,7 @@ struct Attend {
   }
 };
 
-// A team a query of an item, a thread a value dim.
+// Each team has a query of an item, and each thread a value dim.
 struct MergeSplits {
   static constexpr int kThreads = 128;
   AttendPlan plan;
@@ -210,7 +210,7 @@ HeadPlanes planes_of(const PlaneView* planes, int key_heads) {
   return result;
 }
 
-// Splits of the row with the most, of the given spans as the host has them.
+// Returns the splits of the row with the most, of the given spans in the host's tables.
 int most_splits(const AttendArgs& args, std::span<const RowSpan> spans) {
   int most = 0;
   for (const RowSpan& span : spans) {
@@ -232,7 +232,7 @@ void launch_attend(const Exec& exec, AttendPlan plan, int items, int splits) {
   const std::size_t item_bytes =
       static_cast<std::size_t>(splits) * kQueries * static_cast<std::size_t>(plan.shape.value_dims + 2) * sizeof(float);
   const int at_once = static_cast<int>(std::min<std::size_t>(kCudaWorkspaceBytes / item_bytes, INT32_MAX));
-  if (at_once == 0) {  // a context too long for that
+  if (at_once == 0) {  // the context is too long for that
     launch(exec, items, Attend<kColumns>{plan}, shared_bytes);
     return;
   }

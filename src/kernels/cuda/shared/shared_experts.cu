@@ -1,5 +1,5 @@
-// experts (kernels/ops/experts.h): the (row, slot) pairs are sorted by expert on the device, then multiplied in groups that
-// share an expert, few pairs each by itself.
+// experts (kernels/ops/experts.h): the (row, slot) pairs are sorted by expert on the device, then multiplied in groups
+// that share an expert. A few pairs are multiplied each by itself.
 #include <algorithm>
 #include <vector>
 
@@ -21,12 +21,12 @@ struct Activate {
   }
 };
 
-// As a product with int8 inputs takes them.
+// Makes m in the form of a product with int8 inputs.
 struct ActivateAndQuantize {
   static constexpr int kThreads = 16;
   ActivationValues values;
   QuantizedBlock* to;
-  int blocks;  // of a row
+  int blocks;  // blocks of a row
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int row = team.index / blocks, first = team.index % blocks * kQuantizedInputs;
@@ -34,7 +34,7 @@ struct ActivateAndQuantize {
   }
 };
 
-// m of a row: floats, or blocks of integers, of which one takes 12.
+// The floats of m of a row: floats, or blocks of integers, of which one takes 12.
 std::size_t inner_floats(std::size_t dim) {
   return std::max(dim, static_cast<std::size_t>(input_floats(InputForm::kInt8, static_cast<int>(dim))));
 }
@@ -84,7 +84,7 @@ LinearProduct product_of(const LinearWeight& weight, const float* x, const std::
           .ldy = weight.out()};
 }
 
-// Of the op's rows from `first` on, in the form that the weight multiplies where somebody has made it.
+// The product of the op's rows from `first` on, in the form that the weight multiplies if an op before has made it.
 LinearProduct product_of(const LinearWeight& weight, const Rows& x, int first, const std::int32_t* x_rows, float* y) {
   const InputForm form = values_form(weight.input_form());
   const bool prepared = form != InputForm::kF32 && x.form(form) != nullptr;
@@ -96,7 +96,7 @@ LinearProduct product_of(const LinearWeight& weight, const Rows& x, int first, c
 }
 
 // Makes a share of m and brings those of all ranks together where the product expects its inputs: in its form if a
-// share is whole blocks of that. gate, up: of `values`, whose memory is free then.
+// share is whole blocks of that. The memory of gate and up in `values` is free afterwards.
 void gather_activation(const Exec& exec, int rows, const ActivationValues& values, float* gate, float* up, float* inner,
                        LinearProduct& product) {
   const int share = values.dim, all = product.weight.in;
@@ -109,8 +109,8 @@ void gather_activation(const Exec& exec, int rows, const ActivationValues& value
   product.ldx = of_all;
 }
 
-// The product with m of rows, which `values` gives, made at `inner` in a form that the kernel takes. gate, up: of
-// `values`, whose memory is free then.
+// The product with m of rows, which `values` gives, made at `inner` in a form that the kernel can multiply. The memory
+// of gate and up in `values` is free afterwards.
 LinearProduct product_with_activation(const Exec& exec, int rows, const ActivationValues& values, float* gate,
                                       float* up, const LinearWeight& down, float* inner, float* y) {
   LinearProduct product = product_of(down, inner, nullptr, y);

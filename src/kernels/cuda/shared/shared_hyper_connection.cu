@@ -13,7 +13,7 @@ SLUICE_DEVICE float sum4(const float* a, int step) {
   return (a[0] + a[2 * step]) + (a[step] + a[3 * step]);
 }
 
-// Everything of hc_mix after fn z. A team a row; sixteen of its threads have an element of the matrix each.
+// Everything of hc_mix after fn z. Each team has a row; sixteen of its threads have an element of the matrix each.
 struct HcFinish {
   static constexpr int kThreads = kRowThreads;
   HcMixArgs args;
@@ -45,7 +45,7 @@ struct HcFinish {
 
   SLUICE_DEVICE void sinkhorn(const Team<kThreads>& team, float* a) const {
     PerThread<float, kThreads> value;
-    // value becomes update(its row, its column), then a is all values.
+    // value becomes update(its row, its column), then a has all values.
     const auto step = [&](const auto& update) {
       team.sync();
       team.each([&](int t) {

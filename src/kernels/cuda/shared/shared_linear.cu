@@ -51,8 +51,8 @@ int row_tiles(const LinearProduct& product, int rows, int of_tile) {
   return product.groups != nullptr ? product.group_count : (rows + of_tile - 1) / of_tile;
 }
 
-// Each thread has something to do. Where there are many outputs, a tile has more of them, for what the inputs cost, so
-// that about as many tiles are left as a GPU runs at once.
+// Cuts products so that each thread has something to do. With many outputs, a tile has more of them, to share the cost
+// of the inputs, so that about as many tiles are left as a GPU runs at once.
 LinearCut cut_of(std::span<const LinearProduct> products, int rows) {
   constexpr int kTiles = 1024, kMostPartials = 1056, kMostSums = 1024;
   LinearCut cut{.rows = kManyRows, .piece = piece_of(products[0].weight), .int8 = products[0].form == InputForm::kInt8};

@@ -1,4 +1,4 @@
-// add, add_bias, scale, gather_rows, copy_heads: a thread a value (kernels/ops/elementwise.h).
+// add, add_bias, scale, gather_rows, copy_heads: a thread for each value (kernels/ops/elementwise.h).
 #include "kernels/cuda/launch.h"
 #include "kernels/ops/elementwise.h"
 

@@ -9,7 +9,7 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-// Each part's peaks. Sums and counts of the row become 0.
+// Finds each part's peaks. Sums and counts of the row become 0.
 struct SamplePeaks {
   static constexpr int kThreads = kSampleThreads;
   SampleWork work;
@@ -44,7 +44,7 @@ struct SamplePeaks {
   }
 };
 
-// The sums of the bins; without filters also the draw.
+// Computes the sums of the bins; without filters it also draws.
 struct SampleWeights {
   static constexpr int kThreads = kSampleThreads;
   SampleWork work;
@@ -96,7 +96,7 @@ struct SampleWeights {
   }
 };
 
-// The bins where the heads end, and the ids that the last kernel looks at; the draw among those in higher bins.
+// Finds the bins where the heads end, lists the ids that the last kernel reads, and draws among those in higher bins.
 struct SampleGather {
   static constexpr int kThreads = kSampleThreads;
   SampleWork work;
@@ -126,7 +126,7 @@ struct SampleGather {
                [&](std::uint64_t sum, std::uint64_t) { return sum >= static_cast<std::uint64_t>(row.top_count); });
     }
     const float m = peaks.first.value;
-    const bool listed_alone = filtered && row.top_k == 0;  // what lies in higher bins is kept for certain
+    const bool listed_alone = filtered && row.top_k == 0;  // ids in higher bins are kept for certain
     const int filter_end = filtered ? shared.ends[kFiltered].bin : -1, top_end = top ? shared.ends[kTop].bin : -1;
     PerThread<std::uint32_t, kThreads> lists[kSampleHeads];  // bit j: id j of the thread
     PerThread<std::int32_t, kThreads> places[kSampleHeads];
@@ -179,7 +179,7 @@ struct SampleGather {
     });
   }
 
-  // The first bin with which the sums are enough, or the last one.
+  // Finds the first bin with which the sums are enough, or the last one.
   template <class Reaches>
   SLUICE_DEVICE static void find_end(const SampleTeam& team, SampleShared& shared, const std::uint64_t* sums,
                                      BinEnd& end, const Reaches& reaches) {

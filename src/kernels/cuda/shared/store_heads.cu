@@ -1,4 +1,5 @@
-// store_heads() as one kernel: a warp has a head of a row of one of the kinds, from what was projected to its codes.
+// store_heads() as one kernel: a warp has a head of a row of one of the kinds, and brings it from its projection to its
+// codes.
 #include <algorithm>
 #include <span>
 
@@ -13,7 +14,7 @@ namespace {
 constexpr int kMostPlanes = 128, kMostRowDims = 1024;
 
 // With few rows a head is formed once for nothing, on whatever shared memory holds and without a store, while the
-// kernels ahead still work: it brings the instructions, and its line of the rotation table.
+// kernels ahead still work. That brings the instructions, and its line of the rotation table.
 struct StoreHeads {
   static constexpr int kThreads = 32;
   static constexpr bool kWaits = true;
@@ -25,10 +26,10 @@ struct StoreHeads {
     Rotation rope;
     float* x;
     const Position* positions;
-    int first_base;  // of its heads; -1: nothing is coded
+    int first_base;  // the base of its first head; -1: nothing is coded
     bool codes_only, in_pairs;
     const RowSlot* slots;
-    PlaneView plane;  // but for its base
+    PlaneView plane;  // except its base
     UnitCoder coder;
     const float* values;
     int value_dims, value_offset;
@@ -85,7 +86,7 @@ struct StoreHeads {
   }
 
   SLUICE_DEVICE void norm(const Team<kThreads>& team, const Kind& kind, float* row) const {
-    PerThread<float, kThreads> squares;  // both halves of the warp have all
+    PerThread<float, kThreads> squares;  // both halves of the warp have all sums
     team.each([&](int t) {
       float lane = 0.0F;
       SLUICE_UNROLL_8
@@ -124,7 +125,7 @@ struct StoreHeads {
     });
   }
 
-  // A row in bf16 at a multiple of 4 bytes, of an even number of values.
+  // Stores a row in bf16, with an even number of values, at a multiple of 4 bytes.
   SLUICE_DEVICE void store_pairs(const Team<kThreads>& team, const float* row, int dims, const RowRef& to,
                                  bool real) const {
     team.each([&](int t) {
@@ -168,7 +169,7 @@ bool takes_heads(const KvRows& kind) {
                              [&](const PlaneView& plane) { return alike(plane, *kind.planes); });
 }
 
-// Whether rows of bf16 can be written two values at a time.
+// True if rows of bf16 can be written two values at a time.
 bool in_pairs(const KvRows& kind) {
   const PlaneView& plane = *kind.planes;
   const auto even = [&](const PlaneView& of) { return reinterpret_cast<std::uintptr_t>(of.base) % 4 == 0; };
@@ -188,7 +189,7 @@ bool stores_heads(const StoreKvArgs& args) {
 }
 
 void store_heads(const Exec& exec, const StoreKvArgs& args) {
-  constexpr int kRehearsed = 8;  // rows
+  constexpr int kRehearsed = 8;  // rows, at most
   const StepTables& step = *args.step;
   StoreHeads kernel{};
   kernel.rehearses = step.rows() <= kRehearsed;

@@ -1,4 +1,6 @@
-// store_kv (kernels/ops/store_kv.h) of rows of several heads, values apart or not, and of rows that are formed alone.
+// store_kv (kernels/ops/store_kv.h) for rows of several heads, values apart or not, and for rows that are made but not
+// coded.
+// Used by store_kv.cu.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -6,8 +8,8 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-// Whether store_heads() takes all of its kinds: no windows to pool, no layer norm, transform or simulation, planes that
-// differ by their addresses alone, and no more of them than an argument of a kernel holds.
+// True if store_heads() can do all of the op's kinds: no windows to pool, no layer norm, transform or simulation,
+// planes that differ by their addresses alone, and no more of them than an argument of a kernel holds.
 bool stores_heads(const StoreKvArgs& args);
 void store_heads(const Exec& exec, const StoreKvArgs& args);
 

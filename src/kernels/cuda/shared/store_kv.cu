@@ -1,6 +1,6 @@
-// store_kv (kernels/ops/store_kv.h) as one kernel: a team has a row of one of the kinds, from what was projected, or from
-// the window that it closes, to its codes in the cache. store_heads.h has those of several heads; others, as with a
-// layer norm, are made by the parts one after the other.
+// store_kv (kernels/ops/store_kv.h) as one kernel: a team has a row of one of the kinds, and brings it from its
+// projection, or from the window that it closes, to its codes in the cache. store_heads.h does rows of several heads.
+// Other rows, as with a layer norm, are made by the parts one after the other.
 #include <algorithm>
 #include <span>
 

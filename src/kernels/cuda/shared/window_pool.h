@@ -1,5 +1,6 @@
-// compress (kernels/ops/compressor.h), channel by channel of a window: for the op alone, and before what a pooled row
-// is made of (store_kv.cu).
+// compress (kernels/ops/compressor.h), channel by channel of a window: for the op alone, and as the first step of a
+// pooled row (store_kv.cu).
+// Used by compressor.cu and store_kv.cu.
 #pragma once
 
 #include "kernels/common/math.h"
@@ -9,7 +10,7 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-struct PooledChannel {  // of one window
+struct PooledChannel {  // one window's
   float m, s, a;
 };
 SLUICE_DEVICE PooledChannel empty() {
@@ -27,20 +28,20 @@ SLUICE_DEVICE PooledChannel add_token(const PooledChannel& acc, float g, float u
   return {g, std::fma(acc.s, e, 1.0F), std::fma(acc.a, e, u)};
 }
 
-// A window depends on its own tokens, those of the one before and what the span found: whoever has its last row here
-// walks them, and all windows of a span are pooled at once.
+// A window depends on its own tokens, those of the window before, and the state that the span found. The thread that
+// has its last row here walks all of them, and all windows of a span are pooled at once.
 struct WindowPool {
-  CompressArgs args;  // but for what the host's structs say, which follows
+  CompressArgs args;  // except the fields of the host's structs, which follow
   StepTables step;
   const std::int32_t* closed_begin;
   PlaneView boundaries;
 
-  // What ends with a row of the step.
+  // The window that ends with a row of the step.
   struct Ended {
     RowSpan span;
-    int index, last, slot;  // of the span; its row; the token's place in the window
+    int index, last, slot;  // the number of the span; the last row in it; the token's place in the window
     bool any, window;
-    int closed;  // which of the step's windows it is, if one closes
+    int closed;  // the number of the window among the step's, if one closes
   };
   SLUICE_DEVICE Ended ended_by(int row) const {
     Ended ended;
@@ -62,7 +63,7 @@ struct WindowPool {
   template <class Pooled>
   SLUICE_DEVICE void add_channel(const Ended& ended, int channel, const Pooled& pooled) const {
     const RowSpan& span = ended.span;
-    const int dim = args.dim, first = ended.last - ended.slot;  // of the window; below 0 where it began before the span
+    const int dim = args.dim, first = ended.last - ended.slot;  // the window's; below 0: it began before the span
     PooledChannel open = first <= 0 ? load(state(span.state_in), channel) : before(span, first, channel);
     PooledChannel next = args.overlap && first <= 0 ? load(state(span.state_in) + 3 * dim, channel) : empty();
     const int own = args.overlap ? dim + channel : channel;
@@ -93,7 +94,7 @@ struct WindowPool {
     }
   }
 
-  // What a window that begins at row `first` of the span has of the window before.
+  // Returns the part of the window before in a window that begins at row `first` of the span.
   SLUICE_DEVICE PooledChannel before(const RowSpan& span, int first, int channel) const {
     if (!args.overlap) return empty();
     const int begin = first - args.ratio;
@@ -108,7 +109,7 @@ struct WindowPool {
     return acc;
   }
 
-  // Of rows [from, end) of the span the first few, all on their way at once.
+  // The number of rows of [from, end) that are loaded at once.
   static constexpr int kAtOnce = 4;
   struct Tokens {
     float g[kAtOnce], u[kAtOnce];
@@ -130,7 +131,7 @@ struct WindowPool {
     return some;
   }
 
-  // Behind the last token of a block, which is that of a window.
+  // Stores the boundary after the last token of a block, which is also the last of a window.
   SLUICE_DEVICE void store_boundary(const PooledChannel& open, const RowSpan& span, int index, int i,
                                     int channel) const {
     if ((span.first_position + i + 1) % kBlockTokens != 0) return;

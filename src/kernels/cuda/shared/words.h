@@ -1,4 +1,5 @@
-// Words of packed values as numbers: what processors of NVIDIA have instructions for, in C++ for the emulation.
+// Words of packed values as numbers, by instructions of NVIDIA's processors, or in C++ for the emulation.
+// Used by few_outputs.cu, indexer.cu, linear_formats.h and linear_staging.h.
 #pragma once
 
 #include <bit>
@@ -13,7 +14,7 @@ struct alignas(16) Chunk {
   std::uint32_t words[4];
 };
 
-// Bytes of b:a (numbers 7 to 0) by the four lowest nibbles of `selector`, none of them above 7.
+// Returns bytes of b:a (numbers 7 to 0) by the four lowest nibbles of `selector`, none of them above 7.
 SLUICE_DEVICE std::uint32_t byte_perm(std::uint32_t a, std::uint32_t b, std::uint32_t selector) {
 #ifdef __CUDACC__
   std::uint32_t result;
@@ -29,7 +30,7 @@ SLUICE_DEVICE std::uint32_t byte_perm(std::uint32_t a, std::uint32_t b, std::uin
 #endif
 }
 
-// sum + the products of four signed bytes each.
+// Returns sum + the products of four signed bytes each.
 SLUICE_DEVICE std::int32_t dot4(std::uint32_t a, std::uint32_t b, std::int32_t sum) {
 #ifdef __CUDACC__
   return __dp4a(static_cast<int>(a), static_cast<int>(b), sum);
@@ -54,7 +55,7 @@ SLUICE_DEVICE float half_to_float(std::uint32_t bits) {  // the low 16
 #endif
 }
 
-// 256 times both halves, f16 values, denormals too.
+// Returns 256 times both halves, f16 values, denormals too.
 SLUICE_DEVICE std::uint32_t times_256(std::uint32_t halves) {
 #ifdef __CUDACC__
   std::uint32_t result;
@@ -68,8 +69,8 @@ SLUICE_DEVICE std::uint32_t times_256(std::uint32_t halves) {
 #endif
 }
 
-// Four e4m3 codes, none of them NaN. Shifted to the place of an f16's exponent and mantissa they are 2^-8 times their
-// value, denormals too.
+// Expands four e4m3 codes, none of them NaN. Shifted to the place of an f16's exponent and mantissa they are 2^-8 times
+// their value, denormals too.
 SLUICE_DEVICE void expand_e4m3(std::uint32_t word, float* out) {
   SLUICE_UNROLL
   for (int i = 0; i < 4; i += 2) {
@@ -80,8 +81,8 @@ SLUICE_DEVICE void expand_e4m3(std::uint32_t word, float* out) {
   }
 }
 
-// Eight e2m1 values as kernels/cuda/linear_layout.h has them: nibble i is the magnitude of value i, bit 8i + 7 the sign
-// of value i, bit 8i + 3 that of value 4 + i. The upper bytes of their f16 come from a table.
+// Expands eight e2m1 values in the layout of kernels/cuda/linear_layout.h: nibble i is the magnitude of value i, bit
+// 8i + 7 the sign of value i, bit 8i + 3 that of value 4 + i. The upper bytes of their f16 come from a table.
 SLUICE_DEVICE void expand_e2m1(std::uint32_t word, float* out) {
   constexpr std::uint32_t kLow = 0x3E3C3800, kHigh = 0x46444240;  // 0 0.5 1 1.5, 2 3 4 6
   const std::uint32_t selector = word & 0x77777777U;
@@ -97,7 +98,7 @@ SLUICE_DEVICE void expand_e2m1(std::uint32_t word, float* out) {
   }
 }
 
-// 0xFF where a byte has its highest bit, else 0.
+// Returns 0xFF for a byte that has its highest bit, else 0.
 SLUICE_DEVICE std::uint32_t sign_bytes(std::uint32_t word) {
 #ifdef __CUDACC__
   std::uint32_t result;
@@ -108,27 +109,27 @@ SLUICE_DEVICE std::uint32_t sign_bytes(std::uint32_t word) {
 #endif
 }
 
-// Twice the values of four e2m1 magnitudes, the low three bits of the lowest nibbles, as signed bytes; `negative`:
-// 0xFF where one is negative.
+// Returns twice the values of four e2m1 magnitudes, the low three bits of the lowest nibbles, as signed bytes;
+// `negative`: 0xFF where one is negative.
 SLUICE_DEVICE std::uint32_t doubled_e2m1(std::uint32_t magnitudes, std::uint32_t negative) {
   constexpr std::uint32_t kLow = 0x03020100, kHigh = 0x0C080604;            // 0 1 2 3, 4 6 8 12
   constexpr std::uint32_t kMinusLow = 0xFDFEFF00, kMinusHigh = 0xF4F8FAFC;  // their negatives
   return (byte_perm(kLow, kHigh, magnitudes) & ~negative) | (byte_perm(kMinusLow, kMinusHigh, magnitudes) & negative);
 }
 
-// Of four e2m1 nibbles, the lowest 16 bits.
+// The same for four e2m1 nibbles, the lowest 16 bits.
 SLUICE_DEVICE std::uint32_t doubled_e2m1(std::uint32_t nibbles) {
   return doubled_e2m1(nibbles & 0x7777U, byte_perm(0x0000FF00U, 0, (nibbles >> 3) & 0x1111U));
 }
 
-// Of eight as expand_e2m1() takes them: the first four, and the others.
+// The same for eight nibbles in expand_e2m1()'s layout: the first four, and the others.
 SLUICE_DEVICE void expand_doubled_e2m1(std::uint32_t word, std::uint32_t* out) {
   const std::uint32_t selector = word & 0x77777777U;
   out[0] = doubled_e2m1(selector, sign_bytes(word));
   out[1] = doubled_e2m1(selector >> 16, sign_bytes(word << 4));
 }
 
-// Eight nibbles as bytes: the first four, and the others.
+// Expands eight nibbles to bytes: the first four, and the others.
 SLUICE_DEVICE void expand_nibbles(std::uint32_t word, std::uint32_t* out) {
   const std::uint32_t even = word & 0x0F0F0F0FU, odd = (word >> 4) & 0x0F0F0F0FU;
   out[0] = byte_perm(even, odd, 0x5140);

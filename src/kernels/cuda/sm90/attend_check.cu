@@ -34,7 +34,7 @@ class CheckOnDevice {
     for (float& value : queries) value = static_cast<float>(static_cast<int>(random_() % 512) - 256) * 0x1p-7F;
     return put(queries);
   }
-  // What attend(args) leaves as row kRow, of so many values.
+  // Runs attend(args) and returns row kRow of its output, which has `values` values.
   template <class Attend>
   Result<std::vector<std::uint32_t>> row_of(AttendArgs args, StepTables step, const std::vector<RowSpan>& spans,
                                             const DeviceMemory& there, std::size_t values, const Attend& attend) {
@@ -91,7 +91,7 @@ class AttendCheck : CheckOnDevice {
     StepTables step;
     step.window_pages = reinterpret_cast<const WindowPage*>(lists.data());
     step.latent_pages = reinterpret_cast<const LatentPage*>(lists.data());
-    for (const bool with_latents : {false, true}) {  // one segment, two
+    for (const bool with_latents : {false, true}) {  // one segment, two segments
       args.latent = with_latents ? &latent_ : nullptr, args.tokens_per_row = 4;
       SLUICE_ASSIGN_OR_RETURN(const auto expected, row(args, step, together, together_there, 0));
       for (const int cluster : {1, 2, 4, 8}) {  // blocks that the row alone has
@@ -107,7 +107,7 @@ class AttendCheck : CheckOnDevice {
     const int position = kFirst + first, block = std::max(0, position - kWindow + 1) / kBlockTokens;
     return {.row_begin = first, .rows = rows, .first_position = position, .first_window_block = block};
   }
-  // Of random rows: codes up to 1.9, scales near 1.
+  // Makes a plane of random rows: codes up to 1.9, scales near 1.
   Result<DeviceMemory> plane(int rows_per_page, int pages, PlaneView* view) {
     *view = {.rows_per_page = rows_per_page, .format = make_row_format(RowCodec::kV4Fp8, kDims, kRope)};
     view->page_bytes = static_cast<std::size_t>(rows_per_page) * static_cast<std::size_t>(view->format.row_bytes());
@@ -126,7 +126,7 @@ class AttendCheck : CheckOnDevice {
     view->base = memory.data();
     return Result<DeviceMemory>(std::move(memory));
   }
-  // Row kRow among those of a span.
+  // Computes row kRow among those of a span.
   Result<std::vector<std::uint32_t>> row(AttendArgs args, StepTables step, const std::vector<RowSpan>& spans,
                                          const DeviceMemory& there, int cluster) {
     return row_of(args, step, spans, there, std::size_t{kHeads} * kDims, [&](const AttendArgs& all) {
@@ -193,7 +193,7 @@ class ListCheck : CheckOnDevice {
  private:
   static constexpr int kListPages = 6, kListFirst = 600;  // two segments
 
-  // bf16 values up to 2, which as pairs of codes are small numbers, too; scales near 1.
+  // Makes pages of random bf16 values up to 2, which are small numbers also as pairs of codes; scales are near 1.
   Result<DeviceMemory> random_pages(PlaneView* plane) {
     std::vector<std::byte> bytes(plane->page_bytes * kListPages);
     plane->base = bytes.data();

@@ -1,11 +1,12 @@
-// Attention over official FP8 rows where there are few of them: 2, 4 or 8 blocks of a cluster have a row's heads and a
-// segment of its keys. What is added stays in one block, in the order of one block alone, so the bits are the same:
+// Attention over official FP8 rows if there are few of them: 2, 4 or 8 blocks of a cluster have a row's heads and a
+// segment of its keys. Values that are added up stay in one block, in the order of one block alone, so the bits are the
+// same:
 //   keys     block j of 64 keys belongs to rank j % kRanks, which computes its scores and weights
 //   values   each rank has its part of the value dims, of all keys
-// The owner of a block sends the largest score of each head to all ranks. With those of the blocks before it makes the
-// weights, and sends them, 8 KiB, and what goes with them. No partial sums travel.
-// Four groups of 128 threads: values; scores, with all queries in registers; rows that are keys; rows that are values,
-// which a rank needs 64 to 256 dims of. Each row is converted as it is needed: kRanks - 1 times a part more than once.
+// The owner of a block sends the largest score of each head to all ranks. With the largest scores of the blocks before,
+// it makes the weights, and sends them, 8 KiB, with their factors. No partial sums travel. There are four groups of 128
+// threads: one for values; one for scores, with all queries in registers; one for rows as keys; one for rows as values,
+// of which a rank needs 64 to 256 dims. Each row is converted as it is needed: kRanks - 1 times a part more than once.
 #include "kernels/cuda/sm90/attend_parts.h"
 #include "kernels/cuda/sm90/cluster.h"
 
@@ -23,15 +24,15 @@ struct AttendCluster {
   static constexpr bool kWaits = true;
   using Codes = AttendCodes<kDims>;
   static constexpr int kTiles = Codes::kTiles, kMine = kTiles / kRanks;  // tiles of values of a rank
-  // Blocks whose values, and whose weights are there at once: in a cluster of 8 the weights of all ranks.
+  // The blocks whose values, and whose weights, are held at once: in a cluster of 8 the weights of all ranks.
   static constexpr int kSlots = kRanks == 8 ? 3 : 2, kWeightSlots = kRanks == 8 ? 8 : kRanks == 4 ? 6 : 3;
-  // Copies of values on their way, and how many half blocks that is; the last rank has one copy more of each. Of keys
-  // that are owned a whole block is on its way.
+  // The copies of values under way, and how many half blocks they are; the last rank has one copy more of each. A whole
+  // block of the rank's own keys is under way.
   static constexpr int kValueRing = kRanks == 8 ? 8 : kRanks == 4 ? 12 : 10;
   static constexpr int kAhead = kValueRing / kMine, kLastAhead = kValueRing / (kMine + 1);
   static constexpr int kWide = kMine == 1 ? 64 : 128, kParts = kMine * 64 / kWide;  // value dims of a product
   static constexpr int kExtra = 0x100;                                              // in `largest`: not is_plain()
-  // Of a thread of each group.
+  // Registers of a thread of each group.
   static constexpr int kScoreRegisters = kRanks == 2 ? 208 : 216, kValueRegisters = kRanks == 2 ? 160 : 120;
   static constexpr int kLoadRegisters = kRanks == 2 ? 72 : 88;
   static_assert(kScoreRegisters + kValueRegisters + 2 * kLoadRegisters <= 512);
@@ -48,9 +49,9 @@ struct AttendCluster {
     struct alignas(1024) Slot : Weights {
     } weights[kWeightSlots];
     std::byte key_ring[2 * Codes::kCopies * kCopyBytes], value_ring[kValueRing * kCopyBytes];
-    std::int32_t rows[kSegmentKeys], key_rows[kSegmentKeys / kRanks];  // find_rows(), of all keys and of those owned
-    std::uint32_t scales[kSegmentKeys];                                // of the rank's value dims
-    float maxima[kMostBlocks][kGroupHeads / 2][2];                     // of heads h and h + 8
+    std::int32_t rows[kSegmentKeys], key_rows[kSegmentKeys / kRanks];  // find_rows(), for all keys and its own
+    std::uint32_t scales[kSegmentKeys];                                // for the rank's value dims
+    float maxima[kMostBlocks][kGroupHeads / 2][2];                     // for heads h and h + 8
     float query_powers[kGroupHeads];
     int largest[kMostBlocks][2], exponents[kMostBlocks], key_exponents[kMostBlocks], key_largest[4];
     ClusterBarrier maxima_there[kMostBlocks], weights_there[kMostBlocks], slot_free[kMostBlocks];
@@ -76,9 +77,9 @@ struct AttendCluster {
     begin(shared, place.row, rank);
     if (launch.segments > 1) {
       const AttendItem item = with_keys(launch, shared.span, place);
-      if (item.begin >= item.end) return;  // no such segment, for any of the cluster
+      if (item.begin >= item.end) return;  // no such segment, for any rank of the cluster
     }
-    AttendItem item = place;  // its keys are found by each group, for want of registers
+    AttendItem item = place;  // each group finds its keys, for want of registers
     const int group = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
     if (group == 3) {
       leave_registers<kLoadRegisters>();
@@ -113,7 +114,7 @@ struct AttendCluster {
   SLUICE_DEVICE void begin(Shared& shared, int row, int rank) const {
     find_span(launch, row, &shared.span);
     static_assert(kThreads == 32 * kMostBlocks && kSlots <= 13);
-    if (threadIdx.x % 32 == 0) {  // one after the other in a warp
+    if (threadIdx.x % 32 == 0) {  // one lane after the other in a warp
       const int warp = static_cast<int>(threadIdx.x) / 32;
       shared.maxima_there[warp].init_for_bytes(kGroupHeads * sizeof(float));
       if (warp % kRanks == rank) {
@@ -143,7 +144,7 @@ struct AttendCluster {
     shared.q_there.arrive();
   }
 
-  // Blocks rank, rank + kRanks, ..; halves of the dims one after the other, so that products with the first begin
+  // Loads blocks rank, rank + kRanks, ..; halves of the dims one after the other, so that products with the first begin
   // before the second is there.
   SLUICE_DEVICE void load_keys(Shared& shared, AttendItem item, int rank) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, quad = t / 4, part = t % 4;
@@ -209,7 +210,7 @@ struct AttendCluster {
     }
     cuda_ops::wait_copies<0>();
   }
-  // Four tiles of a key.
+  // Converts four tiles of a key.
   template <bool kPlain>
   static SLUICE_DEVICE void store_half(std::byte* tiles, int key, int part, const std::byte* raw, int half,
                                        const uint2& scales, int exponent) {
@@ -227,7 +228,7 @@ struct AttendCluster {
     }
   }
 
-  // The rank's dims of all blocks. Exponents of all blocks are found first.
+  // Loads the rank's dims of all blocks. The exponents of all blocks are found first.
   SLUICE_DEVICE void load_values(Shared& shared, AttendItem item, int rank) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, quad = t / 4, part = t % 4;
     const int first = rank * kMine;
@@ -242,7 +243,7 @@ struct AttendCluster {
     const int blocks = item.blocks(), keys = item.keys();
     const auto row_of = [&](int i) { return Codes::row_of(launch, item, i, shared.rows[i]); };
     std::byte* raw = shared.value_ring + t * 16;
-    const auto start = [&](int half, int slot) {  // of blocks
+    const auto start = [&](int half, int slot) {  // half blocks
       if (half < 2 * blocks) {
         const int i = half * kHalfKeys + quad;
         const std::byte* from = row_of(min(i, keys - 1)).data() + first * 64 + part * 16;
@@ -287,7 +288,7 @@ struct AttendCluster {
     }
     cuda_ops::wait_copies<0>();
   }
-  // Scales of all keys; of those of half a block the largest.
+  // Finds the scales of all keys, and the largest of each half block.
   SLUICE_DEVICE void find_scales(Shared& shared, const AttendItem& item, int first) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads;
     constexpr int kCount = kSegmentKeys / kGroupThreads;
@@ -326,7 +327,8 @@ struct AttendCluster {
     }
   }
 
-  // Scores and weights of the rank's blocks; a thread has two heads, `low` and low + 8, and every fourth pair of keys.
+  // Computes scores and weights of the rank's blocks; a thread has two heads, `low` and low + 8, and every fourth pair
+  // of keys.
   SLUICE_DEVICE void weigh(Shared& shared, int count, int rank) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, warp = t / 32, lane = t % 32;
     const int low = warp * 16 + lane / 4, pair = warp * 8 + lane / 4;
@@ -340,7 +342,7 @@ struct AttendCluster {
     }
     show_tensor_cores();
     shared.q_taken.arrive();
-    arrive_in_cluster();  // which now may write weights
+    arrive_in_cluster();  // it now may write weights
     const float factor[2] = {launch.score_factor * shared.query_powers[low],
                              launch.score_factor * shared.query_powers[low + 8]};
     float m[2] = {-INFINITY, -INFINITY};
@@ -370,13 +372,13 @@ struct AttendCluster {
       const float largest[2] = {largest_score(s, 0, -INFINITY), largest_score(s, 1, -INFINITY)};
       if (own == 0) wait_for_cluster();
 #pragma unroll
-      for (int i = 0; i < kRanks - 1; i += 4) {  // to those who have a block further on, which wait for it
+      for (int i = 0; i < kRanks - 1; i += 4) {  // to the ranks that have a block further on and wait for it
         const int ahead = i + 1 + lane % 4;
         if (ahead >= kRanks || (block + ahead) * kBlockKeys >= count) continue;
         store_at((rank + ahead) % kRanks, shared.maxima[block][pair], largest[0], largest[1],
                  &shared.maxima_there[block]);
       }
-      // Those since the last block of its own; a lane waits for one.
+      // Takes the maxima since the last block of its own; a lane waits for one.
       const int others = own == 0 ? rank : kRanks - 1, since = block - others;
       if (lane < others) shared.maxima_there[since + lane].wait_once();
       __syncwarp();
@@ -417,8 +419,8 @@ struct AttendCluster {
     if (rank * kBlockKeys >= count) wait_for_cluster();
   }
 
-  // The rank's value dims. The slot of a block's weights is the next block's kWeightSlots further, whose owner waits
-  // until all ranks have taken them.
+  // Adds the rank's value dims. The slot of a block's weights becomes that of the block kWeightSlots further, whose
+  // owner waits until all ranks have read them.
   SLUICE_DEVICE void add_values(Shared& shared, const AttendItem& item, int rank) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, lane = t % 32, low = t / 32 * 16 + lane / 4;
     const int blocks = item.blocks(), heads = heads_of(launch, item);
@@ -471,7 +473,7 @@ struct AttendCluster {
       if (next < blocks && lane == 0) shared.slot_free[next].arrive_at(next % kRanks);
       __syncwarp();
     }
-    shared.q_there.wait(0);  // for query_powers
+    shared.q_there.wait(0);  // before query_powers are read
     const float* turns = rank == kRanks - 1 ? turns_of(launch, cuda_ops::position_of(shared.span, item.row)) : nullptr;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

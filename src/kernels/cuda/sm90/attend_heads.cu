@@ -1,4 +1,4 @@
-// Attention in the order of attend_list_parts.h over rows of up to 128 dims, as grouped-query attention has them: a
+// Attention in the order of attend_list_parts.h over rows of up to 128 dims, as grouped-query attention has them. A
 // team has one or two tiles of 64 queries that share a key head, a group of warps each, and one more group that copies
 // blocks of 64 keys and values through a ring. Weights stay in registers, and so do the segments merged so far.
 #include "kernels/cuda/sm90/attend_list_parts.h"
@@ -16,7 +16,7 @@ struct AttendHeads {
   static constexpr bool kWaits = true;
   static constexpr int kTiles = kDims / 64, kStageBytes = 2 * kTiles * kTileBytes;  // keys, then values
   static constexpr int kStages = kGroups == 1 ? (kDims == 64 ? 5 : 3) : 5;
-  static constexpr int kLoadRegisters = kGroups == 1 ? (kCoded ? 48 : 40) : 56;  // of a thread
+  static constexpr int kLoadRegisters = kGroups == 1 ? (kCoded ? 48 : 40) : 56;  // for each thread
   static constexpr int kWorkRegisters = kGroups == 1 ? (kCoded ? 200 : 208) : 224;
   static constexpr int kAhead = kStages - 2;  // blocks on their way while one is awaited
   ListLaunch launch;
@@ -55,7 +55,7 @@ struct AttendHeads {
     return (item.items.end - 1) / kListBlock + 1 - first_block(item);
   }
 
-  // Eight threads have a key's piece of 64 dims: keys t / 8, 16 further and so on.
+  // Loads keys; eight threads have a key's piece of 64 dims: keys t / 8, 16 further and so on.
   SLUICE_DEVICE void load_keys(Shared& shared, const ListItem& item) const {
     const int all = blocks(item);
     for (int n = 0; n < all + (kCoded ? 0 : kAhead); ++n) {
@@ -186,7 +186,7 @@ struct AttendHeads {
     finish(item, first_query + low, total, sum);
   }
 
-  // A segment's sums, to be merged.
+  // Stores a segment's sums, to be merged.
   SLUICE_DEVICE void leave(const ListItem& item, int low, const float (&m)[2], const float (&l)[2],
                            const float (&v)[kDims / 2]) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, dims = launch.args.value_dims;
@@ -223,7 +223,7 @@ struct AttendHeads {
           bf16_pair(v[4 * i + 2 * h] * factor + 0.0F, v[4 * i + 2 * h + 1] * factor + 0.0F);
     }
   }
-  // Of head h of a thread's two.
+  // Stores the values of head h of a thread's two.
   SLUICE_DEVICE void store(float* to, const float (&v)[kDims / 2], int h, float factor) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll

@@ -1,10 +1,10 @@
-// Attention in the order of attend_list_parts.h over latents of 512 values and 64 rotary dims: a team of four groups of
+// Attention in the order of attend_list_parts.h over latents of 512 values and 64 rotary dims. A team of four groups of
 // warps has 64 queries, most often heads of one row.
 //   values   two groups: weights times values, 256 dims each
 //   scores   queries and keys of a block of 64, its weights, running maxima and sums
 //   loads    copies rows into one of two stages, or makes bf16 of their codes: keys, which are the values as well,
 //            serve both products from the same bytes
-// A team with all segments merges each into the output where that lies: nothing else has room for it.
+// A team with all segments merges each into the output where that lies: there is no room for it elsewhere.
 #include "kernels/cuda/sm90/attend_list_parts.h"
 
 namespace sluice::cuda_sm90 {
@@ -21,14 +21,14 @@ template <bool kCoded>
 struct AttendLatent {
   static constexpr int kThreads = 4 * kGroupThreads;
   static constexpr bool kWaits = true;
-  static constexpr int kLoaders = kCoded ? kGroupThreads : kHalfThreads;  // of a block
+  static constexpr int kLoaders = kCoded ? kGroupThreads : kHalfThreads;  // loading threads of a block
   ListLaunch launch;
 
   struct Shared {
     std::byte q[kStageBytes], keys[kStages][kStageBytes], weights[kTileBytes];
     float alpha[kTileQueries];
-    std::uint32_t places[2][kCoded ? kGroupThreads : 1];                // of rows with codes
-    float before[kTileQueries], now[kTileQueries], last[kTileQueries];  // of values, as a segment is merged
+    std::uint32_t places[2][kCoded ? kGroupThreads : 1];                // for rows with codes
+    float before[kTileQueries], now[kTileQueries], last[kTileQueries];  // factors of values, when a segment is merged
     SharedBarrier q_there, full[kStages], empty[kStages][2], weights_there, weights_taken, sums_there, sums_taken;
     ListWork work;
   };
@@ -69,14 +69,14 @@ struct AttendLatent {
     if (item.items.empty()) return 0;
     return (item.items.end - 1) / kListBlock + 1 - first_block(item);
   }
-  // Whether block n of the item is the last of its segment.
+  // True if block n of the item is the last of its segment.
   static SLUICE_DEVICE bool ends_segment(const ListItem& item, int n) {
     const int next = (first_block(item) + n + 1) * kListBlock;
     return n + 1 == blocks(item) || next == segment_begin(segment_of(next - 1) + 1);
   }
 
-  // Two warps have a stage, so that one block's copies are awaited while the other's begin. Eight threads have a key's
-  // piece of 64 dims.
+  // Loads keys. Two warps have a stage, so that one block's copies are awaited while the other's begin. Eight threads
+  // have a key's piece of 64 dims.
   SLUICE_DEVICE void load_rows(Shared& shared, const ListItem& item) const {
     const int t = static_cast<int>(threadIdx.x) % kHalfThreads, piece = t % 8;
     const int stage = static_cast<int>(threadIdx.x) % kGroupThreads / kHalfThreads;
@@ -108,8 +108,8 @@ struct AttendLatent {
     }
   }
 
-  // Four threads have a key: sixteen codes each of every 64, and two pieces of what is rotary. Those of the next half
-  // block are on their way to registers.
+  // Four threads have a key: sixteen codes each of every 64, and two pieces of the rotary dims. The codes of the next
+  // half block are on their way to registers.
   struct Codes {
     uint4 words[kKeyTiles + 1], scales;
   };
@@ -119,7 +119,7 @@ struct AttendLatent {
     *there = at >= item.items.begin && at < item.items.end;
     return row_at(launch, item, shared.places[half / kHalvesAhead % 2][half % kHalvesAhead * kHalfKeys + quad]);
   }
-  // Rows of the half blocks from `half` on are looked up and asked for.
+  // Looks up the rows of the half blocks from `half` on and asks for them.
   SLUICE_DEVICE void look_up(Shared& shared, const ListItem& item, int half) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads;
     const int at = first_block(item) * kListBlock + half * kHalfKeys + t;
@@ -143,7 +143,7 @@ struct AttendLatent {
     for (int half = 0; half < halves; ++half) {
       const int n = half / 2, stage = n % kStages, key = half % 2 * kHalfKeys + quad;
       if (half % kHalvesAhead == 0) {
-        meet_group<1>();  // nobody reads the places before these
+        meet_group<1>();  // the places before these are not read any more
         look_up(shared, item, half + kHalvesAhead);
       } else if (half % kHalvesAhead == 2) {
         meet_group<1>();
@@ -185,7 +185,7 @@ struct AttendLatent {
     shared.q_there.arrive();
   }
 
-  // A thread has two queries, `low` and low + 8, and every fourth pair of keys.
+  // Computes weights; a thread has two queries, `low` and low + 8, and every fourth pair of keys.
   SLUICE_DEVICE void weigh(Shared& shared, const ListItem& item) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, lane = t % 32, low = t / 32 * 16 + lane / 4;
     take_queries(shared, item);
@@ -253,7 +253,7 @@ struct AttendLatent {
     }
   }
 
-  // Dims [half * kColumns, + kColumns) of the values.
+  // Adds dims [half * kColumns, + kColumns) of the values.
   SLUICE_DEVICE void add_values(Shared& shared, const ListItem& item, int half) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, low = t / 32 * 16 + t % 32 / 4;
     take_queries(shared, item);
@@ -306,7 +306,7 @@ struct AttendLatent {
     if (all == 0) leave_nothing(item, half);
   }
 
-  // To be merged, or merged into the output.
+  // Stores a segment to be merged, or merges it into the output.
   SLUICE_DEVICE void leave_segment(Shared& shared, const ListItem& item, int half, int segment,
                                    const float (&v)[kParts][kWide / 2]) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, low = t / 32 * 16 + t % 32 / 4;

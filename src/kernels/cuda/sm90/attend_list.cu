@@ -1,4 +1,4 @@
-// attend_keys() in the order of attend_list_parts.h: how a call is cut, and the merge of segments that had a team each.
+// attend_keys() in the order of attend_list_parts.h: the cut of a call, and the merge of segments that had a team each.
 #include <algorithm>
 #include <bit>
 
@@ -65,7 +65,7 @@ std::span<const RowSpan> host_spans(const AttendArgs& args) {
                                        args.spans.size());
 }
 
-// Of all rows of a span.
+// Returns the items that all rows of a span see together.
 ItemRange items_of_span(const AttendArgs& args, const RowSpan& span) {
   const int end = span.first_position + span.rows;
   if (args.latent == nullptr) {
@@ -86,13 +86,13 @@ int tile_count(const QueryTiles& tiles, std::span<const RowSpan> spans) {
   return tiles.first(row, static_cast<int>(spans.size()) - 1) + tiles.count(spans.back().rows);
 }
 
-// Whether each segment has a team of its own, and how many queries a tile has.
+// The cut of a call: whether each segment has a team of its own, and how many queries a tile has.
 struct Cut {
   int queries;
   bool by_segments;
 };
-// Teams take about as long as they have segments; merging costs as much as an eighth of them, but for latents, which a
-// team with several segments merges slowly.
+// Teams take about as long as they have segments, and merging costs an eighth of that. Latents are the exception, as a
+// team with several segments merges them slowly.
 Cut fastest_cut(const Exec& exec, const AttendArgs& args, std::span<const RowSpan> spans, int segments) {
   const int all = cuda_ops::processors(exec);
   const bool latent = is_latent(args), coded = planes_of(args)->format.codec == RowCodec::kMlaFp8;

@@ -1,5 +1,6 @@
 // attend_keys (kernels/ops/attention.h) of the profile sm90 for latents and for grouped-query attention, whose rows are
-// in bf16 or of kMlaFp8 with `bf16`. Its order, and what its kernels share (attend_heads.cu, attend_latent.cu).
+// in bf16 or of kMlaFp8 with `bf16`: its order, and the parts that its kernels (attend_heads.cu, attend_latent.cu)
+// share.
 //
 // Items, blocks and segments: attend_lists.h. Operands are bf16: queries rounded; rows as they are, or codes times
 // their scale, which is exact (a scale above 2^7 too; codes that stand for NaN count as 480). For a head of a row, from
@@ -14,6 +15,7 @@
 // While m' or M' is -inf, 0 stands for it in the differences, so blocks and segments of which a row sees nothing change
 // nothing, and rows share them. With a sink, L = L + exp2(fma(sink, log2(e), -(M c))); out[d] = V[d] (1 / L) + 0, which
 // is 0 without any key.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/sm90/attend_lists.h"
@@ -25,12 +27,12 @@ namespace sluice::cuda_sm90 {
 
 inline constexpr int kListKeyHeads = 128;
 
-// A launch: teams are [segment, the last first][key head][tile, the last first], `segments` of them at most, or all
-// segments of a tile are one team's (segments 0).
+// A launch: teams are [segment, the last first][key head][tile, the last first], `segments` of them at most. With
+// segments 0 one team has all segments of a tile.
 struct ListLaunch {
-  AttendArgs args;  // but for the pointers to the host's structs
+  AttendArgs args;  // except the pointers to the host's structs
   StepTables step;
-  PlaneView plane;  // of key head 0
+  PlaneView plane;  // key head 0's
   bool of_window;
   int page_shift;  // rows of a page are 2^shift
   int spans, first_row;
@@ -38,7 +40,7 @@ struct ListLaunch {
   int first_tile, tile_count, segments;
   float factor;     // scale * log2(e)
   bool values;      // out is written
-  float* pairs;     // and as bf16, if not null
+  float* pairs;     // out as bf16, too, if not null
   float* partials;  // [tile - first_tile][key head][segment] list_floats(): m and l of each query, then v
   std::byte* bases[kListKeyHeads];
 };
@@ -46,16 +48,16 @@ SLUICE_HD constexpr int list_floats(int value_dims) {
   return kTileQueries * (2 + value_dims);
 }
 
-// What a team works on.
+// The tile that a team works on.
 struct ListTile {
   RowSpan span;
-  int index;  // among those of the span; negative: nobody's
+  int index;  // its number in the span; negative: no tile
 };
 struct ListItem {
   RowSpan span;
   int tile, key_head, segment;  // as the launch counts them; the segment is one of those that the tile's rows see
   int first_query, queries;
-  ItemRange items;  // of all rows of the tile
+  ItemRange items;  // the items of all rows of the tile
 
   SLUICE_DEVICE int row(const ListLaunch& launch, int query) const {
     return span.row_begin + (first_query + query) / launch.tiles.sharing;
@@ -70,7 +72,7 @@ struct ListItem {
   }
 };
 
-// By all threads of a block.
+// Finds a tile; all threads of a block call it.
 SLUICE_DEVICE void find_tile(const ListLaunch& launch, int tile, ListTile* to) {
   if (threadIdx.x == 0) to->index = -1;
   __syncthreads();
@@ -81,7 +83,7 @@ SLUICE_DEVICE void find_tile(const ListLaunch& launch, int tile, ListTile* to) {
   }
   __syncthreads();
 }
-// What a row sees. May read what kernels before wrote.
+// Returns the items that a row sees. It may read results of kernels before.
 SLUICE_DEVICE ItemRange items_of_row(const ListLaunch& launch, const RowSpan& span, int row) {
   const Position p = cuda_ops::position_of(span, row);
   if (launch.of_window) return {cuda_ops::window_first(launch.args, p), p + 1};
@@ -97,12 +99,12 @@ SLUICE_DEVICE ListItem item_of(const ListLaunch& launch, const ListTile& tile, i
   if (item.queries > 1) item.items.end = items_of_row(launch, tile.span, item.row(launch, item.queries - 1)).end;
   return item;
 }
-// What a team has to do, in its shared memory, where it takes no registers.
+// A team's work, in its shared memory, where it uses no registers.
 struct ListWork {
   ListTile tile;
   ListItem item;
 };
-// By all threads of a block. Whether there is anything.
+// Finds a team's work; all threads of a block call it. Returns whether there is any.
 SLUICE_DEVICE bool take_work(const ListLaunch& launch, int team, ListWork* work) {
   const int number = launch.first_tile + launch.tile_count - 1 - team % launch.tile_count;
   const int rest = team / launch.tile_count, key_head = rest % launch.args.key_heads;
@@ -121,7 +123,8 @@ SLUICE_DEVICE bool take_work(const ListLaunch& launch, int team, ListWork* work)
   return launch.segments == 0 || !work->item.items.empty();
 }
 
-// Where the row of item `i` lies: the number of rows before those of its page, and it in there; then its address.
+// Returns where the row of item `i` lies: the number of rows before those of its page, plus its number in the
+// page; row_at() then gives its address.
 SLUICE_DEVICE std::uint32_t place_of_item(const ListLaunch& launch, const ListItem& item, int i) {
   const AttendArgs& args = launch.args;
   int key = i;
@@ -145,14 +148,14 @@ SLUICE_DEVICE RowRef row_of_item(const ListLaunch& launch, const ListItem& item,
   return row_at(launch, item, place_of_item(launch, item, i));
 }
 
-// A row is asked for into the second cache: pages lie anywhere, and what a team has room to copy ahead is less than
+// Asks for a row into the second cache: pages lie anywhere, and a team does not have room to copy as much ahead as
 // memory takes to answer.
 SLUICE_DEVICE void ask_for(const ListLaunch& launch, const RowRef& row) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(row.data), "r"(launch.plane.format.data_bytes)
                : "memory");
   if (launch.plane.format.scale_bytes > 0) asm volatile("prefetch.global.L2 [%0];" ::"l"(row.scales) : "memory");
 }
-// Eight codes under a scale, which is a power of two, as bf16.
+// Factors that make bf16 of eight codes under a scale, which is a power of two.
 struct CodeFactors {
   std::uint32_t first, second;  // pairs; second is 1 unless the scale is above 2^7
 };
@@ -172,7 +175,7 @@ SLUICE_DEVICE uint4 eight_codes(const uint2& codes, const CodeFactors& factors) 
   return {to[0], to[1], to[2], to[3]};
 }
 
-// The queries of a tile, rounded, to kTiles tiles of 64 dims; by kThreads threads, of which this is number t.
+// Rounds the queries of a tile into kTiles tiles of 64 dims; kThreads threads do it, of which this is number t.
 template <int kTiles, int kThreads>
 SLUICE_DEVICE void round_queries(const ListLaunch& launch, const ListItem& item, int first, int t, std::byte* tiles) {
   constexpr int kPieces = kTiles * 8;
@@ -192,7 +195,8 @@ SLUICE_DEVICE void round_queries(const ListLaunch& launch, const ListItem& item,
   }
 }
 
-// Scores of a block that begins with item `first`, registers of a product: those that a row does not see are nothing.
+// Masks the scores of a block that begins with item `first`, registers of a product: those that a row does not see
+// become -inf.
 SLUICE_DEVICE void mask_scores(float (&s)[32], int first, const ItemRange (&seen)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
@@ -208,7 +212,7 @@ SLUICE_DEVICE void mask_scores(float (&s)[32], int first, const ItemRange (&seen
 SLUICE_DEVICE float reference_of(float most) {
   return most == -INFINITY ? 0.0F : most;
 }
-// Weights of head h of a thread's two, rounded, and the thread's part of their sum.
+// Computes the weights of head h of a thread's two, rounded, and the thread's part of their sum.
 SLUICE_DEVICE float weigh_items(const float (&s)[32], int h, float factor, float most, std::uint32_t (&weights)[8]) {
   const float below = -(reference_of(most) * factor);
   float sum = 0.0F;
@@ -222,8 +226,8 @@ SLUICE_DEVICE float weigh_items(const float (&s)[32], int h, float factor, float
   }
   return sum;
 }
-// Of a thread's two heads: the largest scores m and the sums l go on with a block, and alpha is what values so far are
-// multiplied by.
+// Adds a block to a thread's two heads: the largest scores m and the sums l go on with it, and alpha becomes the factor
+// of the values so far.
 SLUICE_DEVICE void weigh_block(const float (&s)[32], float factor, float (&m)[2], float (&l)[2], float (&alpha)[2],
                                std::uint32_t (&weights)[2][8]) {
 #pragma unroll
@@ -234,13 +238,13 @@ SLUICE_DEVICE void weigh_block(const float (&s)[32], float factor, float (&m)[2]
     l[h] = std::fma(l[h], alpha[h], weigh_items(s, h, factor, most, weights[h]));
   }
 }
-// Of the four threads of a head.
+// Returns the sum over the four threads of a head.
 SLUICE_DEVICE float sum_of_weights(float l) {
   l += __shfl_xor_sync(0xFFFFFFFFU, l, 1);
   return l + __shfl_xor_sync(0xFFFFFFFFU, l, 2);
 }
 
-// All segments so far, of a head.
+// The total of a head over all segments so far.
 struct ListTotal {
   float m = -INFINITY, l = 0.0F, before = 0.0F,
         now = 0.0F;  // values so far times before, those of the segment times now
@@ -252,7 +256,7 @@ struct ListTotal {
     l = std::fma(now, segment_l, before * l);
     m = most;
   }
-  // What values are multiplied by at last.
+  // Returns the last factor of the values.
   SLUICE_DEVICE float last_factor(const ListLaunch& launch, int head) const {
     if (m == -INFINITY) return 0.0F;
     const float* sink = launch.args.sink;
@@ -260,17 +264,18 @@ struct ListTotal {
   }
 };
 
-// Enqueued behind kernels that gave each segment a team: merges what they left.
+// Merges the results of kernels that gave each segment a team; it is enqueued after them.
 void merge_lists(const Exec& exec, const ListLaunch& launch);
-// Rows of up to 128 dims of keys and of values; of `tiles` with 64 or 128 queries, the latter with all segments a team.
+// Attends to rows of up to 128 dims of keys and of values. `tiles` have 64 or 128 queries; with 128 each team has all
+// segments.
 void attend_heads(const Exec& exec, const ListLaunch& launch, std::int64_t teams);
-// Rows whose keys have 576 dims, of which the first 512 are values; of tiles with 64 queries.
+// Attends to rows whose keys have 576 dims, of which the first 512 are values; `tiles` have 64 queries.
 void attend_latent(const Exec& exec, const ListLaunch& launch, std::int64_t teams);
 
-// Whether attend_list() takes a call, and how it cuts it: as is fastest, or for tests.
+// The cut of a call of attend_list(): the fastest, or one for tests.
 enum class ListCut { kFastest, kSegments, kTiles, kWideTiles };
 bool takes_list(const Exec& exec, const AttendArgs& args);
-// Whether it writes out_rows as bf16, too.
+// True if it writes out_rows as bf16, too.
 bool rounds_list(const AttendArgs& args);
 void attend_list(const Exec& exec, const AttendArgs& args, ListCut cut);
 

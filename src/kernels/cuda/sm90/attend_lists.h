@@ -1,9 +1,11 @@
-// Which keys and which queries the kernels of attend_lists.cu's order work on together: index arithmetic alone.
+// The keys and the queries that the kernels of attend_lists.cu's order work on together: index arithmetic alone.
 //
-// The keys of a row are items of a list: of latent rows, item i is entry first_key + i, or the i-th selected one; of a
-// window, item i is position i, and the row sees those of its window. Blocks are items [64 j, 64 j + 64). Segments
-// begin at multiples of 512 items below 8,192, of 1,024 below 65,536, of 4,096 behind: few keys are for several
-// processors, and what segments of many leave behind is little beside them.
+// The keys of a row are items of a list. In a list of latent rows, item i is entry first_key + i, or the i-th selected
+// one. In a window's list, item i is position i, and the row sees those of its window. Blocks are items [64 j, 64 j +
+// 64). Segments begin at multiples of 512 items below 8,192, of 1,024 below 65,536, and of 4,096 from there on. So a
+// few keys are shared by several processors, and the results of segments with many keys are small compared with the
+// keys.
+// Used by attend_list_parts.h.
 #pragma once
 
 #include <algorithm>
@@ -31,15 +33,15 @@ struct ItemRange {
   SLUICE_HD constexpr int segments() const { return empty() ? 0 : segment_of(end - 1) - segment_of(begin) + 1; }
 };
 
-// Queries of a span that share a key head: number n is head n % sharing of the key head's, of row n / sharing. A tile
-// has up to `queries` that follow each other. Tiles of all spans are numbered so that each span's first is known
-// without those before it; some numbers are nobody's.
+// Queries of a span that share a key head: query n is head n % sharing of the key head's heads, in row n / sharing. A
+// tile has up to `queries` consecutive ones. The numbers of the tiles of all spans follow from each span's first row,
+// without the spans before it; some numbers have no tile.
 struct QueryTiles {
   int sharing, queries;
   bool by_row;  // no tile has queries of two rows
 
   SLUICE_HD constexpr int of_row() const { return (sharing + queries - 1) / queries; }
-  // Of span `span`, whose first row is `row`, both counted from the first.
+  // Returns the first tile of span `span`, whose first row is `row`, both counted from the first.
   SLUICE_HD constexpr int first(int row, int span) const {
     if (by_row) return row * of_row();
     return static_cast<int>(static_cast<long long>(row) * sharing / queries) + span;
@@ -48,7 +50,7 @@ struct QueryTiles {
     if (by_row) return rows * of_row();
     return static_cast<int>((static_cast<long long>(rows) * sharing + queries - 1) / queries);
   }
-  // Of tile `tile` of a span: its first query, and how many it has.
+  // Return the first query of tile `tile` of a span, and the number of its queries.
   SLUICE_HD constexpr int first_query(int tile) const {
     return by_row ? tile / of_row() * sharing + tile % of_row() * queries : tile * queries;
   }

@@ -1,4 +1,4 @@
-// Rows of attention over official FP8 rows that have several segments of keys: their partial sums are merged.
+// Merges the partial sums of rows of attention over official FP8 rows that have several segments of keys.
 #include "kernels/cuda/sm90/attend_rows.h"
 
 namespace sluice::cuda_sm90 {
@@ -6,9 +6,9 @@ namespace {
 
 using cuda_ops::Team;
 
-// Segments of a row in ascending order; a team has a head, a thread some of its dims.
+// Merges the segments of a row in ascending order; a team has a head, a thread some of its dims.
 struct MergeSegments {
-  static constexpr int kThreads = 128, kMostPairs = 2;  // of dims of a thread
+  static constexpr int kThreads = 128, kMostPairs = 2;  // pairs of dims of a thread
   AttendLaunch launch;
   int dims;
 

@@ -1,5 +1,6 @@
-// What the kernels of attention over official FP8 rows (attend_team.cu, attend_cluster.cu) are made of. Groups are 128
-// threads, four warps; one that loads has a quad of threads for each of 32 keys.
+// The parts of the kernels of attention over official FP8 rows (attend_team.cu, attend_cluster.cu). Groups are 128
+// threads, four warps; a group that loads has a quad of threads for each of 32 keys.
+// Used by attend_cluster.cu, attend_list_parts.h and attend_team.cu.
 #pragma once
 
 #include "kernels/cuda/sm90/attend_rows.h"
@@ -7,9 +8,9 @@
 namespace sluice::cuda_sm90 {
 
 inline constexpr int kGroupThreads = 128, kHalfKeys = 32;
-inline constexpr int kCopyBytes = kGroupThreads * 16;  // of 64 bytes of 32 rows
+inline constexpr int kCopyBytes = kGroupThreads * 16;  // 64 bytes each of 32 rows
 
-// All threads of a group have come here; kBarrier is its own.
+// Waits until all threads of a group have come here; kBarrier is its own.
 template <int kBarrier>
 SLUICE_DEVICE void meet_group() {
   asm volatile("bar.sync %0, 128;" ::"n"(kBarrier) : "memory");
@@ -35,7 +36,7 @@ struct AttendItem {
   SLUICE_DEVICE bool alone() const { return list.count <= kSegmentKeys; }  // the row has no other segment
   SLUICE_DEVICE std::int64_t partial(int dims) const { return index * segment_floats(dims); }
 };
-// Item `index`, without its keys.
+// Returns item `index`, without its keys.
 SLUICE_DEVICE AttendItem place_of(const AttendLaunch& launch, int index) {
   const int of_row = index / launch.segments;
   AttendItem item;
@@ -45,7 +46,7 @@ SLUICE_DEVICE AttendItem place_of(const AttendLaunch& launch, int index) {
   item.first_head = of_row % launch.groups * kGroupHeads;
   return item;
 }
-// The span of a row; by all threads of a block, before a barrier.
+// Finds the span of a row; all threads of a block call it, before a barrier.
 SLUICE_DEVICE void find_span(const AttendLaunch& launch, int row, RowSpan* to) {
   for (int i = static_cast<int>(threadIdx.x); i < launch.spans; i += static_cast<int>(blockDim.x)) {
     const RowSpan span = launch.args.spans[static_cast<std::size_t>(i)];
@@ -65,7 +66,7 @@ SLUICE_DEVICE int heads_of(const AttendLaunch& launch, const AttendItem& item) {
   return min(kGroupHeads, launch.args.heads - item.first_head);
 }
 
-// Queries to tiles, by kWarps warps, the first ones of the team; a lane has every 32nd piece of eight dims.
+// Copies queries to tiles, by kWarps warps, the first ones of the team; a lane has every 32nd piece of eight dims.
 template <int kDims, int kWarps, class Tile>
 SLUICE_DEVICE void load_queries(const AttendLaunch& launch, const AttendItem& item, float* powers, const Tile& tile) {
   constexpr int kPieces = kDims / 8;
@@ -93,7 +94,7 @@ SLUICE_DEVICE void load_queries(const AttendLaunch& launch, const AttendItem& it
   cuda_ops::wait_copies<0>();
 }
 
-// A group's keys `index(i)` of the segment, i = t, t + 128, ..; it need not be known how many there are.
+// Finds a group's keys `index(i)` of the segment, i = t, t + 128, ..; it need not be known how many there are.
 template <int kCount, class Index>
 SLUICE_DEVICE void find_keys(const AttendLaunch& launch, const AttendItem& item, std::int32_t (&key)[kCount],
                              const Index& index) {
@@ -105,7 +106,7 @@ SLUICE_DEVICE void find_keys(const AttendLaunch& launch, const AttendItem& item,
     key[n] = there ? key_at(launch, item.list, item.row, at) : 0;
   }
 }
-// Where they lie: rows[i] is the number of rows before those of the key's page and it in there.
+// Finds where they lie: rows[i] is the number of rows before those of the key's page plus its number in the page.
 template <int kCount, class Index>
 SLUICE_DEVICE void find_rows(const AttendLaunch& launch, const RowSpan& span, const AttendItem& item,
                              const std::int32_t (&key)[kCount], std::int32_t* rows, const Index& index) {
@@ -125,7 +126,8 @@ SLUICE_DEVICE void find_rows(const AttendLaunch& launch, const RowSpan& span, co
   }
 }
 
-// A cached row in copies of 64 bytes: codes of a tile's dims each, the last two what is rotary; and its scales.
+// A cached row in copies of 64 bytes: each has the codes of a tile's dims, and the last two have the rotary dims; and
+// its scales.
 template <int kDims>
 struct AttendCodes {
   static constexpr int kTiles = kDims / 64, kCodeCopies = (kDims - kRopeDims) / 64, kCopies = kCodeCopies + 2;
@@ -140,7 +142,7 @@ struct AttendCodes {
       return __ldcg(reinterpret_cast<const uint2*>(page + rows * kDataBytes + row * kScaleBytes));
     }
   };
-  // Key i of the segment, which find_rows() found at `at`.
+  // Returns the row of key i of the segment, which find_rows() found at `at`.
   static SLUICE_DEVICE PageRow row_of(const AttendLaunch& launch, const AttendItem& item, int i, std::int32_t at) {
     const bool of_window = item.begin + i < item.list.of_window;
     const PlaneView& plane = of_window ? launch.window : launch.latent;
@@ -150,7 +152,7 @@ struct AttendCodes {
             at & ((1 << shift) - 1), 1 << shift};
   }
 
-  // Whether all scales lie in 2^-14..1, as they do in nearly all rows.
+  // True if all scales lie in 2^-14..1, as they do in nearly all rows.
   static SLUICE_DEVICE bool is_plain(const uint2& scales) {
     const auto outside = [](std::uint32_t four, std::uint32_t used) {
       const std::uint32_t above = ((four & used) | (0x7F7F7F7FU & ~used)) ^ 0x70707070U;
@@ -167,7 +169,8 @@ struct AttendCodes {
   }
 };
 
-// E of a block, of which a thread of the group has the scales of two keys; four words for the group.
+// Returns E of a block, of which a thread of the group has the scales of two keys; `largest` has four words for the
+// group.
 template <int kBarrier, class Codes>
 SLUICE_DEVICE int find_exponent(int* words, const uint2 (&scales)[2]) {
   const std::uint32_t most = __reduce_max_sync(0xFFFFFFFFU, Codes::largest(scales[1], Codes::largest(scales[0], 0)));
@@ -176,7 +179,7 @@ SLUICE_DEVICE int find_exponent(int* words, const uint2 (&scales)[2]) {
   return block_exponent(max(max(words[0], words[1]), max(words[2], words[3])));
 }
 
-// Sixteen codes, `part` of a key's copy. kPlain: is_plain(), and `exponent`, which is E, is 0.
+// Converts sixteen codes, `part` of a key's copy. kPlain: is_plain(), and `exponent`, which is E, is 0.
 template <bool kPlain>
 SLUICE_DEVICE void store_codes(std::byte* tile, int key, int part, const uint4& codes, std::uint32_t scale,
                                int exponent) {
@@ -191,7 +194,7 @@ SLUICE_DEVICE void store_codes(std::byte* tile, int key, int part, const uint4& 
   *reinterpret_cast<uint4*>(tile + tile_piece(key, 2 * part)) = {to[0], to[1], to[2], to[3]};
   *reinterpret_cast<uint4*>(tile + tile_piece(key, 2 * part + 1)) = {to[4], to[5], to[6], to[7]};
 }
-// Eight rotary values, piece `piece` of the tile.
+// Converts eight rotary values, piece `piece` of the tile.
 template <bool kPlain>
 SLUICE_DEVICE void store_rotary(std::byte* tile, int key, int piece, const uint4& values, int exponent) {
   const float down = kPlain ? 1.0F : power_of_two(-exponent);
@@ -204,7 +207,8 @@ SLUICE_DEVICE void store_rotary(std::byte* tile, int key, int piece, const uint4
   *reinterpret_cast<uint4*>(tile + tile_piece(key, piece)) = {to[0], to[1], to[2], to[3]};
 }
 
-// Scores of a block, registers of a product: in units of 1 instead of 2^E, and what is behind `count` keys is nothing.
+// Finishes the scores of a block, registers of a product: they become units of 1 instead of 2^E, and -inf past `count`
+// keys.
 SLUICE_DEVICE void finish_scores(float (&s)[32], int exponent, int count) {
   if (exponent != 0) {
 #pragma unroll
@@ -218,14 +222,14 @@ SLUICE_DEVICE void finish_scores(float (&s)[32], int exponent, int count) {
     }
   }
 }
-// Of head h of a thread's two, of which four threads have the scores: the largest, or `most`.
+// Returns the largest score of head h of a thread's two, or `most`; four threads have a head's scores.
 SLUICE_DEVICE float largest_score(const float (&s)[32], int h, float most) {
 #pragma unroll
   for (int i = 0; i < 16; ++i) most = fmaxf(most, s[i / 2 * 4 + h * 2 + i % 2]);
   most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFU, most, 1));
   return fmaxf(most, __shfl_xor_sync(0xFFFFFFFFU, most, 2));
 }
-// Weights against the largest score so far, and their sum.
+// Computes weights against the largest score so far, and their sum.
 SLUICE_DEVICE float weigh_scores(const float (&s)[32], int h, float factor, float most, std::uint32_t (&weights)[8]) {
   const float below = -(most * factor);
   float sum = 0.0F;
@@ -240,7 +244,7 @@ SLUICE_DEVICE float weigh_scores(const float (&s)[32], int h, float factor, floa
   sum += __shfl_xor_sync(0xFFFFFFFFU, sum, 1);
   return sum + __shfl_xor_sync(0xFFFFFFFFU, sum, 2);
 }
-// To a tile, of heads low and low + 8.
+// Stores the weights of heads low and low + 8 to a tile.
 SLUICE_DEVICE void store_weights(std::byte* tile, int low, const std::uint32_t (&weights)[2][8]) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -250,7 +254,7 @@ SLUICE_DEVICE void store_weights(std::byte* tile, int low, const std::uint32_t (
     }
   }
 }
-// What values are multiplied by before those of a block are added, of two heads.
+// Scales the values of two heads before those of a block are added.
 template <int kParts, int kCount>
 SLUICE_DEVICE void scale_values(float (&v)[kParts][kCount], float (&alpha)[2], int before, int exponent) {
   if (before != exponent) {
@@ -264,7 +268,7 @@ SLUICE_DEVICE void scale_values(float (&v)[kParts][kCount], float (&alpha)[2], i
     for (int i = 0; i < kCount; ++i) part[i] *= alpha[i / 2 % 2];
   }
 }
-// Of head h of the two, to where its first value dim of the thread lies.
+// Stores the values of head h of the two, to where the thread's first value dim lies.
 template <int kParts, int kCount>
 SLUICE_DEVICE void store_values(float* to, const float (&v)[kParts][kCount], int h, float factor) {
 #pragma unroll
@@ -277,12 +281,12 @@ SLUICE_DEVICE void store_values(float* to, const float (&v)[kParts][kCount], int
   }
 }
 
-// The same of a row that has no other segment. `turns`: of the last 64 of the dims that the group has (turns_of()),
-// where they are rotary.
+// The same for a row that has no other segment. `turns`: for the last 64 dims of the group, if they are
+// rotary (turns_of()).
 template <int kParts, int kCount>
 SLUICE_DEVICE void store_outputs(const AttendLaunch& launch, int row, int head, int dims, int dim,
                                  const float (&v)[kParts][kCount], int h, float factor, const float* turns) {
-  constexpr int kPlain = kCount / 4 - kRopeDims / 8;  // pieces of 8 dims of the last part that are not
+  constexpr int kPlain = kCount / 4 - kRopeDims / 8;  // pieces of 8 dims of the last part that are not rotary
 #pragma unroll
   for (int p = 0; p < kParts; ++p) {
 #pragma unroll

@@ -1,5 +1,6 @@
-// form_queries(): what comes before attention over official FP8 rows. A head is sixteen threads' work, whose values
-// stay in registers: normed and rotated as rope_heads() of kernels/ops/elementwise.h, then as attention multiplies them.
+// form_queries(): the step before attention over official FP8 rows. Sixteen threads have a head, whose values stay in
+// registers. They are normed and rotated as by rope_heads() of kernels/ops/elementwise.h, then rounded as attention
+// multiplies them.
 #include <cmath>
 
 #include "kernels/cuda/shared/row_sums.h"
@@ -21,7 +22,7 @@ struct FormQueries {
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int t = static_cast<int>(threadIdx.x) % kThreads, row = team.index / form.heads;
     const float* from = form.q + static_cast<std::ptrdiff_t>(team.index) * kDims + t;
-    float2 turns[kRotary] = {};  // of the pairs that the thread's values are in
+    float2 turns[kRotary] = {};  // for the pairs of the thread's values
     if (form.table != nullptr) {
       const auto* of_row = form.table + static_cast<std::ptrdiff_t>(form.positions[row]) * kRopeDims + t / 2 * 2;
 #pragma unroll
@@ -84,7 +85,7 @@ struct FormQueries {
 }  // namespace
 
 void form_queries(const Exec& exec, const QueryForm& form, int dims, bool beside_last) {
-  constexpr int kRehearsed = 8;  // rows
+  constexpr int kRehearsed = 8;  // rows, at most
   const std::int64_t teams = std::int64_t{form.rows} * form.heads;
   const auto start = [&]<int kDims>() {
     if (beside_last) return cuda_ops::launch_beside(exec, teams, FormQueries<kDims, true>{form, false});

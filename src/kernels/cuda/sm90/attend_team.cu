@@ -3,8 +3,8 @@
 //            stages: keys, which are the values as well, serve both products from the same bytes
 //   scores   q k of a block of 64 keys, its weights, running maxima and sums; some of the queries are kept in registers
 //   values   two groups: weights times values, half of the dims each
-// Half of the dims are multiplied by the queries while the others are written.
-// Where there are fewer teams than processors a cluster has a row instead (attend_cluster.cu), with the same bits.
+// Half of the dims are multiplied by the queries while the others are written. If there are fewer teams than
+// processors, a cluster has a row instead (attend_cluster.cu), with the same bits.
 #include "kernels/cuda/sm90/attend_parts.h"
 
 namespace sluice::cuda_sm90 {
@@ -21,11 +21,12 @@ struct AttendTeam {
   static constexpr bool kWaits = true;
   using Codes = AttendCodes<kDims>;
   static constexpr int kTiles = Codes::kTiles, kStageBytes = kTiles * kTileBytes;
-  static constexpr int kHeldTiles = kTiles > 3 ? 3 : 1;  // of the queries, in registers of the group of scores
-  // Copies of half of the keys and half of the dims, those of a group of values, are awaited together: four of a block.
+  static constexpr int kHeldTiles = kTiles > 3 ? 3 : 1;  // tiles of the queries in registers of the group of scores
+  // Copies of half of the keys and half of the dims, which a group of values multiplies, are awaited together: four for
+  // each block.
   static constexpr int kHalfTiles = kTiles / 2;
   static constexpr int kColumns = kDims / 2;                     // value dims of a group
-  static constexpr int kWide = kColumns < 128 ? kColumns : 128;  // of them in a product
+  static constexpr int kWide = kColumns < 128 ? kColumns : 128;  // value dims of a product
   static constexpr int kParts = kColumns / kWide;
   AttendLaunch launch;
 
@@ -36,9 +37,9 @@ struct AttendTeam {
     float query_powers[kGroupHeads], alpha[kGroupHeads], factors[kGroupHeads];
     int exponents[kExponents], largest[4];  // E of blocks; the largest scale that a warp has
     SharedBarrier q_there, q_taken, weights_there, weights_taken, sums_there;
-    SharedBarrier full[kStages][2], empty[kStages][2][2];  // of a half of the dims; then of a half of the keys
+    SharedBarrier full[kStages][2], empty[kStages][2][2];  // by half of the dims; then by half of the keys
     RowSpan span;
-    AttendItem item;  // once queries are there
+    AttendItem item;  // set once queries are there
   };
   static_assert(sizeof(Shared) <= 232448);
   // Queries on their way to registers lie where the second block will.
@@ -95,7 +96,7 @@ struct AttendTeam {
     shared.q_there.arrive();
   }
 
-  // Threads read what they copied themselves.
+  // Loads keys; threads read what they copied themselves.
   SLUICE_DEVICE void load_keys(Shared& shared, const AttendItem& item) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, quad = t / 4, part = t % 4;
     std::int32_t first[1];
@@ -172,7 +173,7 @@ struct AttendTeam {
     cuda_ops::wait_copies<0>();
   }
 
-  // Half of the dims of a key.
+  // Converts half of the dims of a key.
   template <int kDimsHalf, bool kPlain>
   static SLUICE_DEVICE void store_half(std::byte* stage, int key, int part, const std::byte* raw, const uint2& scales,
                                        int exponent) {
@@ -192,7 +193,8 @@ struct AttendTeam {
     }
   }
 
-  // Scores and weights of every block; a thread has two heads, `low` and low + 8, and every fourth pair of keys.
+  // Computes scores and weights of every block; a thread has two heads, `low` and low + 8, and every fourth pair of
+  // keys.
   SLUICE_DEVICE void weigh(Shared& shared, int count) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, lane = t % 32, low = t / 32 * 16 + lane / 4;
     float m[2] = {-INFINITY, -INFINITY}, l[2] = {};
@@ -259,7 +261,7 @@ struct AttendTeam {
     shared.sums_there.arrive();
   }
 
-  // What values are multiplied by at last.
+  // Finds the last factors of the values.
   SLUICE_DEVICE void finish(Shared& shared, const AttendItem& item, int head, float m, float l) const {
     const float power = power_of_two(shared.exponents[(item.blocks() - 1) % kExponents]);
     m *= shared.query_powers[head];
@@ -273,7 +275,7 @@ struct AttendTeam {
     }
   }
 
-  // Dims [half * kColumns, + kColumns) of the values.
+  // Adds dims [half * kColumns, + kColumns) of the values.
   SLUICE_DEVICE void add_values(Shared& shared, int blocks, int half) const {
     const int t = static_cast<int>(threadIdx.x) % kGroupThreads, lane = t % 32, low = t / 32 * 16 + lane / 4;
     const GroupOperand weights = inner_operand(shared.weights);

@@ -1,4 +1,5 @@
 // Pairs of bf16 values: of floats, and of e4m3 codes.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/sm90/fragments.h"
@@ -11,7 +12,7 @@ SLUICE_DEVICE std::uint32_t bf16_pair(float low, float high) {
   return pair;
 }
 
-// Four codes of e4m3, of which none is NaN, times 2^-120 times a factor.
+// Converts four codes of e4m3, none of them NaN, to bf16: times 2^-120 times a factor.
 SLUICE_DEVICE void codes_to_bf16(std::uint32_t codes, std::uint32_t factor, std::uint32_t* to) {
   const auto spread = [](std::uint32_t bytes) {  // codes in bytes 1 and 3
     return (bytes & 0x80008000U) | ((bytes >> 4) & 0x07F007F0U);

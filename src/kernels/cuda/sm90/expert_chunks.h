@@ -1,12 +1,13 @@
 // Rings in shared memory through which warps stream strips of experts' weights, a chunk at a time.
+// Used by expert_stream.cu and pair_experts.cu.
 #pragma once
 
 #include "kernels/cuda/sm90/pipeline.h"
 
 namespace sluice::cuda_sm90 {
 
-inline constexpr int kChunkCellBytes = 2048, kChunkBytes = 2192;  // of a ring: cells, then their scales
-inline constexpr int kBarrierAt = 2176;                           // and the barrier that says when they have arrived
+inline constexpr int kChunkCellBytes = 2048, kChunkBytes = 2192;  // bytes of a ring's chunk: cells, then their scales
+inline constexpr int kBarrierAt = 2176;                           // the barrier that says when they have arrived
 template <StripKind kKind>
 inline constexpr int kChunkCells = kChunkCellBytes / (Cell<kKind>::kWords * 512);
 static_assert(kFp4PieceBytes == kBarrierAt && kFp4PieceCells == kChunkCells<StripKind::kMxfp4>);
@@ -14,9 +15,10 @@ static_assert(kFp4PieceBytes == kBarrierAt && kFp4PieceCells == kChunkCells<Stri
 SLUICE_DEVICE void init_chunk(const std::byte* stage) {
   init_barrier(shared_address(stage) + kBarrierAt, 1);
 }
-// The chunks of a strip, one after the other: of MXFP4 pieces; of FP8 cells that share the scales of a block.
+// The chunks of a strip, one after the other. Chunks of MXFP4 are pieces; chunks of FP8 are cells that share the scales
+// of a block.
 struct ChunksAt {
-  const std::byte *cells, *scales;  // of the next one; MXFP4: no scales of its own
+  const std::byte *cells, *scales;  // the next chunk's; MXFP4 has no scales apart
   int left = 0;
 
   SLUICE_DEVICE void open(const StripLinear& w, const std::byte* data, int strip) {
@@ -25,12 +27,12 @@ struct ChunksAt {
     cells = at.cells, scales = fp4 ? nullptr : at.scales;
     left = w.cells / (fp4 ? kChunkCells<StripKind::kMxfp4> : kChunkCells<StripKind::kFp8>);
   }
-  // Past so many chunks of FP8.
+  // Skips `chunks` chunks of FP8.
   SLUICE_DEVICE void skip(int chunks) {
     cells += chunks * kChunkCellBytes, scales += chunks * 16;
     left -= chunks;
   }
-  // The next one to a stage, by lane 0.
+  // Starts the copy of the next chunk to a stage, by lane 0.
   SLUICE_DEVICE void start(const std::byte* stage, int lane) {
     const bool fp4 = scales == nullptr;
     const int bytes = fp4 ? kFp4PieceBytes : kChunkCellBytes;
@@ -48,7 +50,7 @@ struct ChunksAt {
 SLUICE_DEVICE void wait_for_chunk(const std::byte* stage, int parity) {
   wait_phase(shared_address(stage) + kBarrierAt, parity);
 }
-// Cell `i` of a chunk that has arrived.
+// Reads cell `i` of a chunk that has arrived.
 template <StripKind kKind>
 SLUICE_DEVICE void take_cell(const std::byte* stage, int i, int lane, Cell<kKind>& cell) {
 #pragma unroll

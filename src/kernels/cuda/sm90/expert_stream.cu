@@ -1,7 +1,7 @@
-// Experts with up to 8 or 16 rows each: two launches whose warps stream strips of weights, one after the other, each
-// through a ring of its own in shared memory. Nothing but the two warps of a gate and an up strip waits for another
-// warp. The teams, one a multiprocessor, have equal parts of the list of (group of rows, strip); the shared expert's
-// groups are behind the others'.
+// Experts with up to 8 or 16 rows each. Two launches have warps that stream strips of weights, one after the other,
+// each through a ring of its own in shared memory. Only the two warps of a gate and an up strip wait for each other.
+// The teams, one a multiprocessor, have equal parts of the list of (group of rows, strip); the shared expert's groups
+// come after the others'.
 #include <algorithm>
 
 #include "base/formats/number_formats.h"
@@ -17,15 +17,15 @@ using cuda_ops::Team;
 
 constexpr int kWarps = 16, kStages = 4;
 
-// Rows in the order in which lanes take them: a cell of a row is 128 bytes, 64 for steps 0 and 1 and 64 for steps 2 and
-// 3, and of these 16 are of lanes t: inputs 2t, 2t + 1, 2t + 8, 2t + 9 of a step, then of the next.
+// Rows in the order in which lanes read them. A cell of a row is 128 bytes, 64 for steps 0 and 1 and 64 for steps 2 and
+// 3. Lanes t have 16 of these: inputs 2t, 2t + 1, 2t + 8, 2t + 9 of a step, then of the next.
 SLUICE_HD constexpr int lane_order(int k) {
   const int step = k % kCellInputs / 16, pair = k % 16 / 2;
   return k / kCellInputs * kCellInputs + step / 2 * 32 + pair % 4 * 8 + step % 2 * 4 + pair / 4 * 2 + k % 2;
 }
 static_assert(lane_order(9) == 3 && lane_order(16) == 4 && lane_order(2) == 8 && lane_order(32) == 32);
 
-// Team 0 lists the pairs, the others write the rows in lanes' order, 8 values a thread.
+// Team 0 lists the pairs; the others write the rows in lanes' order, 8 values a thread.
 template <bool kInOrder>
 struct ListAndStage {
   using Sort = cuda_ops::SortPairsAs<kInOrder>;
@@ -35,7 +35,7 @@ struct ListAndStage {
   StagedRows from;
   std::uint16_t* to;
   int rows;
-  bool shared;  // rows of the shared expert are behind the pairs
+  bool shared;  // rows of the shared expert follow the pairs
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int thread = static_cast<int>(threadIdx.x);
@@ -68,7 +68,7 @@ struct ListAndStage {
   }
 };
 
-// kInner: m = SwiGLU of gate and up; else y of down. kTiles: of 8 rows, of a group.
+// kInner: m = SwiGLU of gate and up; else y of down. kTiles: tiles of 8 rows in a group.
 template <bool kInner, int kTiles>
 struct StreamExperts {
   static constexpr int kThreads = kWarps * 32;
@@ -80,10 +80,10 @@ struct StreamExperts {
   StripLinear routed, shared;       // their shapes
   const std::byte* shared_data[2];  // gate and up, or down
   const RowGroup* groups[2];        // likewise
-  const std::int32_t* used;         // of the groups
-  const std::int32_t* x_rows;       // of pairs, then of the shared expert's rows; null: the same
+  const std::int32_t* used;         // how many groups are used
+  const std::int32_t* x_rows;       // rows of pairs, then of the shared expert's rows; null: the same
   const std::uint16_t* x;           // in lanes' order
-  const float* weights;             // of pairs
+  const float* weights;             // the pairs' weights
   Activation activation;
   int pairs, shared_rows;
   std::uint16_t* m;  // in lanes' order
@@ -100,7 +100,7 @@ struct StreamExperts {
         for (int i = 0; i < 4; ++i) values[n][i] = 0.0F;
       }
     }
-    // A segment, which begins anew.
+    // Adds a segment; its sums begin anew.
     SLUICE_DEVICE void add(Sums& chain) {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
@@ -114,8 +114,8 @@ struct StreamExperts {
   // The units of a warp: its team's part of those of the groups, then of the shared expert's.
   struct Stream {
     int first, own, shared_first, end;  // units [first, first + own), then of the shared expert from shared_first on
-    int unit;                           // whose weights come next, counted in the team
-    ChunksAt chunks;                    // of it
+    int unit;                           // the unit whose weights come next, counted in the team
+    ChunksAt chunks;                    // the chunks of that unit
     int lane, matrix;
   };
 
@@ -131,7 +131,7 @@ struct StreamExperts {
     }
     s.chunks.open(w, data, at % w.strips);
   }
-  // The next chunk.
+  // Starts the next chunk.
   SLUICE_DEVICE void start(Stream& s, const std::byte* stage) const {
     if (s.unit >= s.end) return;
     s.chunks.start(stage, s.lane);
@@ -176,7 +176,7 @@ struct StreamExperts {
           run<StripKind::kFp8>(s, ring, shared, at.row, at.rows, stage, parity, total);
         }
       }
-      const Place at = place(s, unit);  // again, rather than in registers all the time
+      const Place at = place(s, unit);  // computed again, rather than held in registers all the time
       if constexpr (kInner) {
         put_inner(s, exchange + ((static_cast<int>(threadIdx.x) / 64 * 2 + turn) * 32 + s.lane) * 4, at, total);
         turn ^= 1;
@@ -212,13 +212,13 @@ struct StreamExperts {
     constexpr int kAhead = 2;  // cells of rows on their way
     const uint4* at[kTiles];
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {  // what columns without a row give is not stored
+    for (int n = 0; n < kTiles; ++n) {  // the results of columns without a row are not stored
       const int r = 8 * n + s.lane / 4 < rows ? 8 * n + s.lane / 4 : 0;
       const std::ptrdiff_t x_row = x_rows != nullptr ? x_rows[row + r] : row + r;
       at[n] = reinterpret_cast<const uint4*>(x + x_row * w.in) + s.lane % 4;
     }
     Inputs next[kAhead];
-    const auto load = [&](int cell) {  // cells behind the row's last, too: memory of the workspace all the same
+    const auto load = [&](int cell) {  // also cells past the row's last: they are memory of the workspace all the same
       Inputs& to = next[cell % kAhead];
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) to.words[n][0] = at[n][cell * 8], to.words[n][1] = at[n][cell * 8 + 4];
@@ -273,7 +273,7 @@ struct StreamExperts {
     return strip * kStripOutputs + lane / 4 + i / 2 * 8;
   }
 
-  // The up warp hands its sums over; two units share no memory, so that it need not wait until they are read.
+  // The up warp hands its sums over. Two units share no memory, so it need not wait until they are read.
   SLUICE_DEVICE void put_inner(const Stream& s, float* exchange, const Place& at, const Sums& total) const {
     constexpr int kTileFloats = kUnits * 2 * 32 * 4;
     if (s.matrix == 1) {
@@ -326,7 +326,7 @@ bool whole(const ExpertWeights& expert, StripKind kind) {
 
 struct Memory {
   cuda_ops::PairLists lists;
-  std::uint16_t *x, *m, *whole;  // whole: m of all ranks; m where one has all
+  std::uint16_t *x, *m, *whole;  // whole: m of all ranks; m itself if one rank has all
   float* outputs;
 
   Memory(const ExpertsArgs& args, bool shared, int rows, int groups, cuda_ops::Carver& carver) {
@@ -424,7 +424,7 @@ bool tiles_experts(const ExpertsArgs& args, int rows) {
     return w.kind == StripLinear(expert.gate.view()).kind && w.kind != StripKind::kMxfp4 && w.in % kCellInputs == 0 &&
            w.out % kCellInputs == 0;
   };
-  // Up to kFewRows the kernels of few rows are as fast.
+  // Up to kFewRows rows the kernels of few rows are as fast.
   return rows > kFewRows && in_strips(expert.gate) && fits(expert.gate) && fits(expert.up) && fits(expert.down);
 }
 

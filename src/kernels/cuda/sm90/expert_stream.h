@@ -1,4 +1,5 @@
-// Experts with few rows each, where their weights are MXFP4 in strips (expert_stream.cu).
+// Experts with few rows each whose weights are MXFP4 in strips (expert_stream.cu).
+// Used by sm90_experts.cu.
 #pragma once
 
 #include "kernels/cuda/shared/expert_pairs.h"
@@ -6,15 +7,15 @@
 
 namespace sluice::cuda_sm90 {
 
-// Whether it takes so many rows of the op, and the shared expert with them.
+// True if it can do `rows` rows of the op, and the shared expert with them.
 bool streams_experts(const ExpertsArgs& args, int rows);
-// Whether expert_tiles.h takes so many rows of the op.
+// True if expert_tiles.h can do `rows` rows of the op.
 bool tiles_experts(const ExpertsArgs& args, int rows);
 bool streams_shared(const ExpertsArgs& args, const ExpertWeights& shared, int rows);
-// What it takes from `carver`.
+// Reserves its memory from `carver`.
 void count_stream(const ExpertsArgs& args, int rows, bool shared, cuda_ops::Carver& carver);
-// The op's rows [first, first + rows), whose inputs are `from`. shared: not null: the shared expert, added last; else
-// `other`, if it is not null, is [rows, hidden], which is.
+// Computes the op's rows [first, first + rows), whose inputs are `from`. shared: if not null, the shared expert, which
+// is added last. Otherwise `other`, [rows, hidden], is added last if it is not null.
 void stream_experts(const Exec& exec, const ExpertsArgs& args, int first, int rows, const ExpertWeights* shared,
                     const StagedRows& from, const float* other, cuda_ops::Carver& carver);
 

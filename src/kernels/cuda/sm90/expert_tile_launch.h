@@ -1,4 +1,5 @@
 // Launches of the tiles of experts, of one kind of weights (expert_tiles.cu and its neighbours).
+// Used by expert_tiles.cu, expert_tiles_bf16.cu and expert_tiles_fp8.cu.
 #pragma once
 
 #include "kernels/cuda/sm90/expert_tiles.h"
@@ -6,7 +7,7 @@
 
 namespace sluice::cuda_sm90 {
 
-// kStrips: of a warp. kRows: the sizes of groups that there are kernels for.
+// kStrips: strips of a warp. kRows: the sizes of groups that there are kernels for.
 template <StripKind kKind, int kStrips, int... kRows>
 void launch_expert_tiles(const Exec& exec, const ExpertTiles& of) {
   const auto tiles = [&](const StripProduct& product, int strips) {

@@ -1,4 +1,4 @@
-// Experts of MXFP4 in tiles, and what suits experts of each kind.
+// Experts of MXFP4 in tiles, and the sizes of groups for each kind of experts.
 #include "kernels/cuda/sm90/expert_tiles.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ std::span<const int> rows_of_tiles(StripKind kind) {
 
 }  // namespace
 
-// Those of experts that have about as many rows as each other, and a few for those that have not. Where no expert has
-// more rows than a tile, few sizes: the weights' bytes bound them, however many rows a tile has.
+// The sizes for experts that have about as many rows as each other, and a few for other experts. If no expert has more
+// rows than a tile, there are few sizes: the weights' bytes bound them, however many rows a tile has.
 cuda_ops::GroupSizes expert_tile_sizes(StripKind kind, int rows, int slots, int experts) {
   const std::span<const int> all = rows_of_tiles(kind);
   const double mean = static_cast<double>(rows) * slots / experts;

@@ -1,5 +1,6 @@
-// Experts with many rows each, where their weights are in strips (expert_tiles.cu). Those of bf16 and FP8 with few
-// rows, too: a tile reads a weight once for all rows that meet it.
+// Experts with many rows each whose weights are in strips (expert_tiles.cu), and those of bf16 and FP8 with few rows,
+// too: a tile reads a weight once for all its rows.
+// Used by expert_tile_launch.h and sm90_experts.cu.
 #pragma once
 
 #include "kernels/cuda/shared/expert_pairs.h"
@@ -7,23 +8,23 @@
 
 namespace sluice::cuda_sm90 {
 
-// Sizes of groups that suit so many rows with so many slots each.
+// Returns sizes of groups that suit `rows` rows with `slots` slots each.
 cuda_ops::GroupSizes expert_tile_sizes(StripKind kind, int rows, int slots, int experts);
 
 struct ExpertTiles {
-  StripProduct gate, up, down;  // of all groups
+  StripProduct gate, up, down;  // for all groups
   cuda_ops::GroupSizes sizes;   // expert_tile_sizes()
-  const std::int32_t* begin;    // of each size its first group, and their end
-  int groups;                   // at most so many
+  const std::int32_t* begin;    // by size: its first group; then their end
+  int groups;                   // most groups
   const ExpertWeights* expert;  // any, as all are alike
   std::uint16_t* m;             // [pairs, inter]
-  std::uint16_t* whole;         // down's inputs: m of all ranks, m itself where one has all
-  const float* weights;         // of pairs
+  std::uint16_t* whole;         // down's inputs: m of all ranks; m itself if one rank has all
+  const float* weights;         // the pairs' weights
   Activation activation;
   std::int64_t pairs;
-  bool rounds;  // m to the values of InputForm::kFp8
+  bool rounds;  // rounds m to the values of InputForm::kFp8
 };
-// Two launches for each size. inter is a multiple of 64; gate, up and down are of one kind.
+// Makes two launches for each size. inter is a multiple of 64; gate, up and down are of one kind.
 void multiply_expert_tiles(const Exec& exec, const ExpertTiles& of);
 void multiply_bf16_expert_tiles(const Exec& exec, const ExpertTiles& of);
 void multiply_fp8_expert_tiles(const Exec& exec, const ExpertTiles& of);

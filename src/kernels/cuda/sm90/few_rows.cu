@@ -1,9 +1,10 @@
-// Products with up to 8 rows, or 16: a warp multiplies a strip of weights that it copies some cells ahead, into a ring
-// of its own in shared memory. Where there are few strips the warps of a team share one: each takes some of its
-// segments, and their sums are added in order.
+// Products with up to 8 rows, or 16. A warp multiplies a strip of weights that it copies some cells ahead, into a ring
+// of its own in shared memory. If there are few strips, the warps of a team share one: each has some of its segments,
+// and their sums are added in order.
 //
-// The rows come through shared memory, too: all of a team's warps need the same cells of them, or each its own, beside
-// those of the weights. Read where they lie, each cell would be a wait for the second cache.
+// The rows come through shared memory, too: either once for all of a team's warps, which need the same cells, or in
+// each warp's ring together with the weights. If they were read where they lie, each cell would wait for the second
+// cache.
 #include <algorithm>
 
 #include "base/formats/number_formats.h"
@@ -16,34 +17,34 @@ namespace {
 using cuda_ops::Team;
 
 constexpr int kWarps = 8;
-constexpr std::size_t kMostShared = std::size_t{224} << 10;  // of a team
-constexpr int kRowStride = kCellInputs * 2 + 16;             // of a cell's rows, in different banks
+constexpr std::size_t kMostShared = std::size_t{224} << 10;  // bytes of a team
+constexpr int kRowStride = kCellInputs * 2 + 16;             // from one row of a cell to the next, in different banks
 
-// Cells of a warp on their way, where a stage has those of the rows, too.
+// The cells of a warp under way, if a stage also has those of the rows.
 template <StripKind kKind, int kTiles>
 inline constexpr int kCellsAhead = (Cell<kKind>::kAhead + kTiles - 1) / kTiles;
 
-// kTiles: of 8 rows. kAhead: cells of a warp on their way.
+// kTiles: tiles of 8 rows. kAhead: cells of a warp under way.
 template <StripKind kKind, int kTiles, int kAhead>
 struct FewRows {
   static constexpr int kThreads = kWarps * 32;
-  static constexpr int kResident = kTiles == 1 ? 4 : 2;  // half of them of the next kernel
+  static constexpr int kResident = kTiles == 1 ? 4 : 2;  // half of them belong to the next kernel
   static constexpr bool kWaits = true, kStartsNext = true;
   static constexpr int kCellBytes = kCellSharedBytes<kKind>;
   StripLaunch launch;
-  int strip_warps;  // of a team work on a strip
-  int stage_bytes;  // of a ring: a cell of weights and, unless all rows are copied at once, of the rows
-  int row_bytes;    // of a row in shared memory, if all are
-  int rows_bytes;   // of all of them
+  int strip_warps;  // warps of a team that work on one strip
+  int stage_bytes;  // bytes of a ring's stage: a cell of weights and, unless all rows are copied at once, of the rows
+  int row_bytes;    // bytes of a row in shared memory, if all rows are there
+  int rows_bytes;   // bytes of all of them
 
-  // The rows' values of a cell: of a step, inputs 2t, 2t + 1 and 2t + 8, 2t + 9 of row g.
+  // The rows' values of a cell: for each step, inputs 2t, 2t + 1 and 2t + 8, 2t + 9 of row g.
   struct Inputs {
     std::uint32_t words[kTiles][2 * kCellSteps];
   };
   struct Rows {
     std::uint32_t at[kTiles];               // where the lane's row of each matrix lies
     const std::uint16_t* from[2 * kTiles];  // the pieces of 16 bytes of each cell that it copies; null: none
-    // `offset`: of a cell of the rows, or of a stage.
+    // Loads the rows' values. `offset`: that of a cell of the rows, or of a stage.
     SLUICE_DEVICE void load(int offset, Inputs& to) const {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
@@ -82,7 +83,7 @@ struct FewRows {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int of_team = warp / strip_warps, strip = tile.index * team_strips + of_team;
     if (tile.group.rows <= 0) return;
-    // Segments [first, end).
+    // Multiplies segments [first, end).
     const bool alone = strip_warps == 1;
     const int part = warp % strip_warps;
     const int first = part * w.segments / strip_warps;
@@ -116,7 +117,7 @@ struct FewRows {
     }
   }
 
-  // All rows of the group to shared memory.
+  // Copies all rows of the group to shared memory.
   SLUICE_DEVICE void copy_rows(const StripProduct& product, const RowGroup& group, std::byte* shared) const {
     const int pieces = product.weight.cells * 8;
     for (int row = 0; row < group.rows; ++row) {
@@ -140,13 +141,13 @@ struct FewRows {
     if (product.rounded != nullptr) product.rounded[(group.first + row) * product.ld_rounded + o] = to_bf16(value).bits;
   }
 
-  // `base`: where they are copied to, all at once or a stage of the lane's warp.
+  // `base`: where the rows are copied to, all at once or to a stage of the lane's warp.
   SLUICE_DEVICE Rows rows_of(const StripProduct& product, const RowGroup& group, int lane,
                              const std::byte* base) const {
     Rows rows;
     const int stride = row_bytes != 0 ? row_bytes : kRowStride;
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {  // what columns without a row give is not stored
+    for (int n = 0; n < kTiles; ++n) {  // the results of columns without a row are not stored
       const int row = min(8 * n + lane % 8, group.rows - 1);
       rows.at[n] = shared_address(base) + static_cast<std::uint32_t>(row * stride + lane / 8 * 16);
     }
@@ -193,7 +194,7 @@ struct FewRows {
     int stage = 0;  // its place in the ring
     for (int c = begin_cell; c < cells; ++c) {
       cuda_ops::wait_copies<kAhead - 1>();
-      __syncwarp();  // what some lanes copied for all
+      __syncwarp();  // some lanes copied for all
       Cell<kKind> cell;
       StripAt::take<kKind>(ring + stage, lane, cell);
       Inputs inputs;
@@ -274,18 +275,18 @@ struct FewLaunch {
 std::int64_t teams_of_processor(const Exec& exec, std::int64_t teams) {
   return (teams + cuda_ops::processors(exec) - 1) / cuda_ops::processors(exec);
 }
-// Of a processor's shared memory the system has a part for each team. A team of the kernel of hyper-connections behind
-// takes so much.
+// The system uses a part of a processor's shared memory for each team. The last number is the room for a team of the
+// kernel of hyper-connections, which comes next.
 constexpr std::size_t kOfProcessor = std::size_t{228} << 10, kOfSystem = 1024, kRoomBehind = 54000;
-// Where two teams to a processor are enough for all, three on some would leave others with one.
+// If two teams on a processor are enough for all, three on some processors would leave others with one.
 constexpr std::size_t kMoreThanAThird = kOfProcessor / 3 - kOfSystem + 16;
-// Whether so many teams are on the processors at once, and leave so much.
+// True if this many teams are on the processors at once, and leave this much room.
 bool all_at_once(const Exec& exec, std::int64_t teams, std::size_t shared, std::size_t room = 0) {
   return static_cast<std::size_t>(teams_of_processor(exec, teams)) * (shared + kOfSystem) + room <= kOfProcessor;
 }
 
-// False where it is a deep ring that would leave less than all teams at once on the processors, or of several rows no
-// room for the kernel behind.
+// Returns false if a deep ring would not let all teams run at once on the processors, or if several rows would leave no
+// room for the next kernel.
 template <StripKind kKind, int kTiles, int kAhead>
 bool prepare_few(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products,
                  FewLaunch<FewRows<kKind, kTiles, kAhead>>* to) {
@@ -305,7 +306,7 @@ bool prepare_few(const Exec& exec, const StripRows& rows, std::span<const StripP
   const auto rings = [&](int rows_beside) {
     return static_cast<std::size_t>(kWarps * kAhead * (kernel.kCellBytes + rows_beside * kRowStride));
   };
-  // As many warps to a strip as give each something to do while four teams a multiprocessor are enough.
+  // A strip has as many warps as give each something to do while four teams a multiprocessor are enough.
   const std::int64_t at_once = std::int64_t{4} * kWarps * cuda_ops::processors(exec);
   const std::size_t sums = static_cast<std::size_t>(segments) * kernel.kSumsOfSegment * sizeof(float);
   const auto sums_of_team = [&](int warps) { return warps > 1 ? sums * static_cast<std::size_t>(kWarps / warps) : 0; };
@@ -324,7 +325,8 @@ bool prepare_few(const Exec& exec, const StripRows& rows, std::span<const StripP
   const std::size_t rows_bytes = static_cast<std::size_t>(rows_of_cell) * row_bytes;
   const bool copied = rows.cut == StripRows::Cut::kWide || rows.cut == StripRows::Cut::kAny;
   const auto with_rows_of = [&](int warps) { return rings(0) + rows_bytes + sums_of_team(warps); };
-  // Of several rows two strips to a team, which are copied for both, where that leaves a team for each processor.
+  // With several rows a team has two strips, for both of which they are copied, if that leaves a team for each
+  // processor.
   const int half = kernel.strip_warps / 2;
   const bool two = kTiles == 1 && rows_of_cell > 1 && rows.group_count == 0 && rows.cut == StripRows::Cut::kAny &&
                    half > 0 && strips * half >= std::int64_t{kWarps} * cuda_ops::processors(exec) &&
@@ -358,7 +360,7 @@ bool launch_few(const Exec& exec, const StripRows& rows, std::span<const StripPr
   return true;
 }
 
-// With kMost cells on their way, or the most for which launch() does not return false; it does not for kLeast.
+// Launches with kMost cells under way, or the most for which launch() does not return false; it does not for kLeast.
 template <int kLeast, int kMost, class Launch>
 void launch_deepest(const Launch& launch) {
   if (launch.template operator()<kMost>()) return;

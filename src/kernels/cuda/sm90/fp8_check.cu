@@ -52,7 +52,7 @@ class Fp8Check {
     return Result<DeviceMemory>(std::move(memory));
   }
 
-  // Row kRow among `rows` rows from `first` on.
+  // Computes row kRow among `rows` rows from `first` on.
   Result<std::vector<std::uint32_t>> row(int first, cuda_sm90::Fp8Launch launch) {
     const int padded = (launch.rows + 127) / 128 * 128;
     const std::size_t values = static_cast<std::size_t>(padded) * (kIn / 128);

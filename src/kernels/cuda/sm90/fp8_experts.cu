@@ -15,7 +15,7 @@ using cuda_ops::PairLists;
 int whole_tiles(int rows) {
   return (rows + kFp8TileRows - 1) / kFp8TileRows * kFp8TileRows;
 }
-// `rows`: whole tiles.
+// Reserves codes and scales for `rows` rows, which are whole tiles.
 Fp8Rows take_rows(Carver& carver, int rows, int in) {
   const std::size_t values = static_cast<std::size_t>(rows) * static_cast<std::size_t>(fp8_blocks(in));
   Fp8Rows made;
@@ -25,7 +25,7 @@ Fp8Rows take_rows(Carver& carver, int rows, int in) {
   return made;
 }
 
-// Rows of the kernel that suits as many as an expert has about.
+// Returns the rows of the kernel that suits as many as an expert has about.
 int group_rows(int pairs, int experts) {
   for (const int rows : {8, 16, 32, 64}) {
     if (4 * pairs <= 3 * rows * experts) return rows;
@@ -33,7 +33,7 @@ int group_rows(int pairs, int experts) {
   return kFp8TileRows;
 }
 
-// The share of m that a rank has, as bf16; a value a thread.
+// Rounds the share of m that a rank has to bf16; a thread has a value.
 struct RoundActivation {
   static constexpr int kThreads = 1;
   cuda_ops::ActivationValues values;
@@ -46,11 +46,11 @@ struct RoundActivation {
   }
 };
 
-// What multiplies `rows` rows by one expert each: their codes, gate and up, and m's codes.
+// The memory for multiplying `rows` rows by one expert each: their codes, gate and up, and m's codes.
 struct Stage {
   Fp8Rows x, m;
   float *gate = nullptr, *up = nullptr;
-  std::uint16_t *own = nullptr, *whole = nullptr;  // of m, of which ranks have shares: this one's, and that of all
+  std::uint16_t *own = nullptr, *whole = nullptr;  // if ranks have shares of m: this one's, and that of all
 
   Stage(Carver& carver, const ExpertWeights& expert, int rows, int code_rows) {
     const int inter = expert.gate.out();
@@ -146,7 +146,7 @@ class Fp8Experts {
     return {.x = args_.x.values + first * args_.x.ld, .ldx = args_.x.ld, .in = args_.hidden};
   }
 
-  // lists: not null: those of the groups of `launch`.
+  // lists: if not null, those of the groups of `launch`.
   void multiply(const ExpertWeights& expert, const Stage& stage, const Fp8Launch& launch, Fp8Inputs x,
                 const PairLists* lists, float* y) {
     const int inter = expert.gate.out(), rows = lists != nullptr ? launch.group_count * launch.kernel_rows : launch.rows;
@@ -182,7 +182,7 @@ class Fp8Experts {
   const Exec& exec_;
   const ExpertsArgs& args_;
   const float* other_;
-  int columns_;  // of y
+  int columns_;  // columns of y
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
-// The tensor-core instruction of a warpgroup on e4m3 codes, both operands in shared memory as kernels/cuda/fp8_layout.h
-// has them, and what its kernels share. Registers of d as in group_products.h, d's rows being outputs.
+// The tensor-core instruction of a warpgroup on e4m3 codes, and the parts that its kernels share. Both operands are in
+// shared memory in the layout of kernels/cuda/fp8_layout.h. The registers of d are as in group_products.h, d's rows
+// being outputs.
+// Used by fp8_rows.cu and fp8_tiles.cu.
 #pragma once
 
 #include "kernels/cuda/fp8_layout.h"
@@ -7,7 +9,7 @@
 
 namespace sluice::cuda_sm90 {
 
-// Of operands 1,024 bytes aligned; step j of 32 inputs is 2 j further.
+// Returns an operand that is 1,024 bytes aligned; step j of 32 inputs is 2 j further.
 SLUICE_DEVICE std::uint64_t fp8_operand(std::uint32_t shared) {
   return rows_operand(shared);
 }
@@ -49,7 +51,7 @@ SLUICE_DEVICE void multiply_fp8_step(float (&d)[64], std::uint64_t a, std::uint6
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// A block's sum: four steps, all ended.
+// Computes a block's sum: four steps, all ended.
 template <int kSums>
 SLUICE_DEVICE void multiply_fp8_block(float (&sums)[kSums], std::uint32_t weights, std::uint32_t rows) {
   const std::uint64_t a = fp8_operand(weights), b = fp8_operand(rows);
@@ -60,7 +62,8 @@ SLUICE_DEVICE void multiply_fp8_block(float (&sums)[kSums], std::uint32_t weight
   wait_group<0>();
 }
 
-// y of a block: scale: the weight's of this warp's sixteen outputs; row_scales: those of the rows, in shared memory.
+// Adds a block to y. scale: the weight's for this warp's sixteen outputs; row_scales: those of the rows, in shared
+// memory.
 template <int kSums>
 SLUICE_DEVICE void add_fp8_block(const float (&sums)[kSums], float scale, const float* row_scales, int lane,
                                  float (&total)[kSums]) {

@@ -11,7 +11,7 @@ namespace {
 
 using cuda_ops::Team;
 
-// A block of a row: four values a thread. kRounded: of bf16 values.
+// Codes a block of a row: four values a thread. kRounded: from bf16 values.
 template <bool kRounded>
 struct MakeFp8Rows {
   static constexpr int kThreads = 32;

@@ -1,6 +1,6 @@
-// FP8 products with up to 64 rows at once: a team, one warpgroup, has a tile of 64 outputs, whose blocks come through a
-// ring in shared memory, begun before the kernels ahead have ended. Where there are few tiles the teams of a cluster
-// have some blocks of one each, leave their sums in shared memory, and then add all of them for a part of the outputs.
+// FP8 products with up to 64 rows at once. A team, one warpgroup, has a tile of 64 outputs, whose blocks come through a
+// ring in shared memory, begun before the kernels ahead have ended. If there are few tiles, the teams of a cluster have
+// some blocks of one each, leave their sums in shared memory, and then add all of them for a part of the outputs.
 #include <algorithm>
 
 #include "kernels/cuda/sm90/cluster.h"
@@ -22,20 +22,20 @@ struct Fp8RowProducts {
   static constexpr bool kWaits = true;
   static constexpr int kStages = kRows <= 16 ? 5 : 4;
   static constexpr int kRowsBytes = kRows * kFp8Inputs, kStageBytes = kFp8TileBytes + kRowsBytes;
-  static constexpr int kScaleFloats = kFp8TileScales + kRows;  // of a stage
+  static constexpr int kScaleFloats = kFp8TileScales + kRows;  // floats of a stage
   static constexpr int kSums = kRows / 2, kSumsOfBlock = kRows * kSumsLd;
 
   Fp8Product products[kMostFp8Products];
   std::int32_t first_tile[kMostFp8Products];
   std::int32_t count, rows, cluster;
 
-  // Behind the first address that is a multiple of 1,024; `blocks`: whose sums a team keeps.
+  // The memory after the first address that is a multiple of 1,024; `blocks`: the number whose sums a team keeps.
   static constexpr std::size_t shared_bytes(int blocks) {
     return 1024 + static_cast<std::size_t>(kStages) * (kStageBytes + kScaleFloats * 4 + 8) + 16 +
            static_cast<std::size_t>(blocks) * kSumsOfBlock * sizeof(float);
   }
 
-  // What a team multiplies.
+  // The part of a product that a team multiplies.
   struct Part {
     const Fp8Product* product;
     const std::byte* data;
@@ -66,7 +66,7 @@ struct Fp8RowProducts {
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const Part of = part(team.index / cluster);
-    if (of.rows <= 0) return;  // for the whole cluster
+    if (of.rows <= 0) return;  // it returns for the whole cluster
     const Fp8Linear& w = of.product->weight;
     const int rank = team.index % cluster, begin = rank * w.blocks / cluster, end = (rank + 1) * w.blocks / cluster;
     const std::uint32_t at = shared_address(team.shared), base = (at + 1023) / 1024 * 1024;
@@ -155,7 +155,7 @@ struct Fp8RowProducts {
       }
       put(of, row, output, y);
     }
-    cluster_barrier();  // nobody leaves while others read
+    cluster_barrier();  // no team ends while others read
   }
   static SLUICE_DEVICE void put(const Part& of, int row, int output, float value) {
     const int o = of.tile * kFp8Outputs + output;
@@ -184,7 +184,7 @@ template <int kRows>
 bool can(const Work& work, int cluster) {
   return cluster <= work.fewest && shared_bytes<kRows>(work, cluster) <= kMostShared;
 }
-// The largest cluster with which all teams run at once; 0: with none they do.
+// Returns the largest cluster with which all teams run at once; 0: they do not with any.
 template <int kRows>
 int largest_cluster(const Exec& exec, const Work& work) {
   int largest = 0;

@@ -1,4 +1,4 @@
-// FP8 products with many rows: a team has tiles of 128 outputs and 128 rows, one after the other; two warpgroups
+// FP8 products with many rows. A team has tiles of 128 outputs and 128 rows, one after the other. Two warpgroups
 // multiply 64 outputs each, and add a block's sums while the other one multiplies. A thread of a third fills their ring
 // in shared memory. Two teams are a cluster: they have the same rows, of which each fetches half for both.
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using cuda_ops::Team;
 
-// To the same place in both blocks of a cluster, whose barriers count the bytes.
+// Copies to the same place in both blocks of a cluster, whose barriers count the bytes.
 SLUICE_DEVICE void bulk_copy_to_both(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::
@@ -48,7 +48,7 @@ struct Fp8TileProducts {
   std::int32_t first_tile[kMostFp8Products];
   std::int32_t count, rows, tiles;
 
-  // What a cluster multiplies.
+  // The tile that a cluster multiplies.
   struct Tile {
     const Fp8Product* product;
     const std::byte* data;
@@ -102,7 +102,7 @@ struct Fp8TileProducts {
       const auto* scales = reinterpret_cast<const float*>(team.shared + (base - at) + kScalesAt);
       multiply(ring, scales, team.index / kCluster, rank);
     }
-    cluster_barrier();  // nobody leaves while others write or arrive
+    cluster_barrier();  // no team ends while others write or arrive
   }
 
   SLUICE_DEVICE void fill(const Ring& ring, int index, int rank) const {
@@ -114,7 +114,7 @@ struct Fp8TileProducts {
       const Fp8Rows& x = of.product->x;
       std::size_t first[kTeamTiles];
 #pragma unroll
-      for (int t = 0; t < kTeamTiles; ++t) {  // those past the last: not stored
+      for (int t = 0; t < kTeamTiles; ++t) {  // tiles past the last are not stored
         first[t] = static_cast<std::size_t>(min(of.tile + rank * kTeamTiles + t, w.tiles - 1)) * w.blocks;
       }
       for (int block = 0; block < w.blocks; ++block) {

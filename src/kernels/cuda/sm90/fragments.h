@@ -1,5 +1,6 @@
-// What the kernels of strips (kernels/cuda/strip_layout.h) are made of: cells of weights in registers, their bf16
+// The parts of the kernels of strips (kernels/cuda/strip_layout.h): cells of weights in registers, their bf16
 // fragments, and the tensor-core instruction. A warp's lanes work together.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -17,7 +18,7 @@ SLUICE_DEVICE void multiply_step(float (&d)[4], const std::uint32_t (&a)[4], std
 SLUICE_DEVICE std::uint32_t shared_address(const void* at) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
 }
-// Four matrices of 8 rows of 16 bytes, whose addresses eight lanes each have.
+// Loads four matrices of 8 rows of 16 bytes; eight lanes each have the addresses of a matrix.
 SLUICE_DEVICE void load_matrices(std::uint32_t at, std::uint32_t* to) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -25,13 +26,13 @@ SLUICE_DEVICE void load_matrices(std::uint32_t at, std::uint32_t* to) {
                : "memory");
 }
 
-// Products of bf16 pairs, denormals taken and given.
+// Multiplies bf16 pairs; denormals are read and written as they are.
 SLUICE_DEVICE std::uint32_t multiply_pairs(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product;
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
 }
-// Of a pair with the lower or the upper value of another.
+// Multiplies a pair by the lower or the upper value of another.
 SLUICE_DEVICE std::uint32_t multiply_low(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product;
   asm("{\n.reg .b16 l, h;\n.reg .b32 twice;\nmov.b32 {l, h}, %2;\nmov.b32 twice, {l, l};\nmul.rn.bf16x2 %0, %1, "
@@ -55,7 +56,7 @@ struct Cell;
 
 template <>
 struct Cell<StripKind::kBf16> {
-  static constexpr int kWords = 4, kAhead = 4, kDeep = 4;  // cells of a warp on their way; where there is room
+  static constexpr int kWords = 4, kAhead = 4, kDeep = 4;  // cells of a warp under way; more if there is room
   uint4 words[kWords];
   SLUICE_DEVICE void take_scales(const std::byte*, int) {}
   template <int kStep>
@@ -79,7 +80,7 @@ struct Fp8Words {
 
 template <>
 struct Cell<StripKind::kFp8> : Fp8Words {
-  std::uint32_t scale;  // exponents of g and g + 8 in bytes 0 and 1
+  std::uint32_t scale;  // exponents for g and g + 8, in bytes 0 and 1
   SLUICE_DEVICE void take_scales(const std::byte* at, int lane) {
     scale = reinterpret_cast<const std::uint16_t*>(at)[lane / 4];
   }
@@ -120,7 +121,7 @@ struct Cell<StripKind::kMxfp4> {
   }
 };
 
-// Of a cell in shared memory, with its scales.
+// Bytes of a cell in shared memory, with its scales.
 template <StripKind kKind>
 inline constexpr int kCellSharedBytes = Cell<kKind>::kWords * 512 + (kKind == StripKind::kMxfp4 ? 32
                                                                      : kKind == StripKind::kFp8 ? 16
@@ -135,8 +136,8 @@ struct StripAt {
       : cells(data + static_cast<std::size_t>(strip) * w.strip_bytes),
         scales(data + w.scales_at + static_cast<std::size_t>(strip) * w.strip_scale_bytes) {}
 
-  // To shared memory, of which a cell takes kCellSharedBytes: each lane copies what it takes, and some the scales,
-  // which all lanes see after a barrier.
+  // Copies a cell to shared memory, where it takes kCellSharedBytes. Each lane copies the part that it will read, and
+  // some copy the scales, which all lanes see after a barrier.
   template <StripKind kKind>
   SLUICE_DEVICE void start(const StripLinear& w, int cell, int lane, std::byte* shared) const {
     const bool fp4 = kKind == StripKind::kMxfp4;
@@ -159,7 +160,7 @@ struct StripAt {
     }
     to.take_scales(shared + Cell<kKind>::kWords * 512, lane);
   }
-  // Of segment `segment`, output `row` of the strip.
+  // Returns the scale of segment `segment`, output `row` of the strip.
   template <StripKind kKind>
   SLUICE_DEVICE float segment_scale(int segment, int row) const {
     if constexpr (kKind != StripKind::kFp8Scaled) return 1.0F;

@@ -1,9 +1,10 @@
 // The tensor-core instruction of a warpgroup (four warps) with weights in registers and rows in shared memory.
 //
-// d [64 outputs, n rows] += a b: warp w of the group has outputs 16 w + g and 8 further, g = l / 4, of lane l; register
-// 4 i + 2 h + e of d is row 8 i + 2 (l % 4) + e of output 16 w + g + 8 h: as multiply_step() for each 8 rows. a: the
-// four registers of multiply_step(). b: rows of 128 bytes, 64 inputs, whose piece of 16 bytes i of row r lies at piece
-// i ^ (r % 8), 1,024 bytes aligned.
+// d [64 outputs, n rows] += a b. Warp w of the group has outputs 16 w + g and 8 further, g = l / 4, for lane l.
+// Register 4 i + 2 h + e of d is row 8 i + 2 (l % 4) + e of output 16 w + g + 8 h: as multiply_step() for each 8 rows.
+// a: the four registers of multiply_step(). b: rows of 128 bytes, 64 inputs, 1,024 bytes aligned; the 16-byte piece i
+// of row r lies at piece i ^ (r % 8).
+// Used by fp8_group.h and tile_products.h.
 #pragma once
 
 #include "kernels/cuda/sm90/fragments.h"
@@ -11,7 +12,7 @@
 
 namespace sluice::cuda_sm90 {
 
-// b, of which step j of 16 inputs is 2 j further.
+// Returns the operand b, in which step j of 16 inputs is 2 j further.
 SLUICE_DEVICE std::uint64_t rows_operand(std::uint32_t shared) {
   constexpr std::uint64_t kForm = std::uint64_t{1} << 62 | std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 16;
   return kForm | (shared & 0x3FFFFU) >> 4;
@@ -26,12 +27,12 @@ template <int kLeft>
 SLUICE_DEVICE void wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
-// What copies wrote to shared memory is seen by tensor cores.
+// After it, tensor cores see what copies wrote to shared memory.
 SLUICE_DEVICE void fence_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// multiply_group(d, a, b, add): d of rows, half as many registers; add: false: d = a b.
+// multiply_group(d, a, b, add): d of `rows` rows, half as many registers; add: false: d = a b.
 #define SLUICE_MULTIPLY_GROUP(kRows, kSums, a_text, b_text, add_text)                                          \
   SLUICE_DEVICE void multiply_group(float(&d)[kSums], const std::uint32_t(&a)[4], std::uint64_t b, bool add) { \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " add_text ", 0;\nwgmma.mma_async.sync.aligned.m64n" #kRows \

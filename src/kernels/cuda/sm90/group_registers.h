@@ -1,6 +1,7 @@
-// The registers of d in an instruction of a warpgroup, as assembly in C++ lists them: SLUICE_TO_N are the names of N in
-// its text, which stand first among the operands; SLUICE_SUMS_N(how, i) the operands d[i] to d[i + N - 1], "+f" where
-// they are added to, "=f" where only written.
+// The registers of d in an instruction of a warpgroup, as assembly in C++ lists them. SLUICE_TO_N are the names of N
+// registers in its text, which come first among the operands. SLUICE_SUMS_N(how, i) are the operands d[i] to d[i + N -
+// 1]: "+f" if they are added to, "=f" if they are only written.
+// Used by group_products.h and wgmma.h.
 #pragma once
 
 #define SLUICE_TO_4 "%0, %1, %2, %3"

@@ -11,7 +11,7 @@
 namespace sluice::cuda_sm90 {
 namespace {
 
-// By what a model and its cache are, never by what a step holds.
+// Decides by the model and its cache, never by the contents of a step.
 bool takes(const IndexSelectArgs& args) {
   const PlaneView& keys = *args.keys;
   const bool codec = keys.format.codec == RowCodec::kIndexFp4 || keys.format.codec == RowCodec::kIndexFp8;
@@ -20,7 +20,7 @@ bool takes(const IndexSelectArgs& args) {
          std::has_single_bit(static_cast<unsigned>(keys.rows_per_page));
 }
 
-// Whether the first kernel can do what comes before the scores, too.
+// True if the first kernel can also do the work before the scores.
 bool forms_queries(const IndexSelectArgs& args) {
   const Rotation& rope = args.query_rope;
   const bool pairs = rope.half_split ? rope.dims == 64 && rope.offset % 32 == 0 : (rope.dims | rope.offset) % 4 == 0;
@@ -38,14 +38,14 @@ std::int64_t teams_of(const IndexLaunch& launch) {
   return teams;
 }
 
-// Units of a piece: about as many teams as run at once, a multiprocessor each, in few rounds. What a team does before its
-// first key takes as long as a unit.
+// Returns the units of a piece. There should be about as many teams as run at once, one a multiprocessor, in few
+// rounds. A team needs as long before its first key as for a unit.
 int choose_piece(IndexLaunch launch, int most, int processors) {
   const auto units_of = [](int entries) { return (entries + kIndexUnit - 1) / kIndexUnit; };
   launch.piece_units = 1;
   const std::int64_t all = std::max<std::int64_t>(1, teams_of(launch));
   const int least = (units_of(most) + kMostIndexPieces - 1) / kMostIndexPieces;
-  // Long rows are left with twice as many groups as they choose entries.
+  // Long rows keep twice as many groups as they select entries.
   const int groups = index_groups(1), wanted = (2 * launch.args.top_k + groups - 1) / groups;
   int longest = units_of(most);
   for (const RowSpan& span : launch.step.host_spans) {
@@ -59,7 +59,7 @@ int choose_piece(IndexLaunch launch, int most, int processors) {
   for (const int eighths : {16, 12, 10, 9, 8, 6, 5, 4, 3}) {
     const int about = std::clamp((even * eighths + 7) / 8, std::max(least, 1), std::max({least, longest, 1}));
     const int units = std::max(units_of(most), 1), pieces = (units + about - 1) / about;
-    launch.piece_units = (units + pieces - 1) / pieces;  // the longest row's are equal
+    launch.piece_units = (units + pieces - 1) / pieces;  // the longest row's pieces are equal
     const std::int64_t rounds = (teams_of(launch) + processors - 1) / processors;
     const std::int64_t time = rounds * (launch.piece_units + 1);
     if (time < best_time) best = launch.piece_units, best_time = time;
@@ -67,7 +67,7 @@ int choose_piece(IndexLaunch launch, int most, int processors) {
   return best;
 }
 
-// Two, of index-fp4, where that leaves a team for each multiprocessor: a team makes each key bf16 once.
+// Returns two, for index-fp4, if that leaves a team for each multiprocessor: a team makes each key bf16 once.
 int choose_rows(const IndexSelectArgs& args, int processors) {
   if (args.keys->format.codec != RowCodec::kIndexFp4) return 1;
   int teams = 0;

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// The row that is compared has so many entries that groups of scores bound its choice.
+// The compared row has enough entries that groups of scores bound its choice.
 constexpr int kHeads = 64, kDims = 128, kPageRows = 32, kEntries = 9000, kRows = 40, kRow = 21, kTopK = 512;
 constexpr int kPages = (kEntries + kRows) / kPageRows + 1, kFirst = kEntries - kRow - 1;
 
@@ -67,7 +67,7 @@ class IndexCheck {
     gpu_.wait();
     return Result<DeviceMemory>(std::move(memory));
   }
-  // Codes of any size that are numbers, scales near 1.
+  // Makes codes of any size that are numbers, and scales near 1.
   std::vector<std::byte> random_keys(PlaneView plane) {
     std::vector<std::byte> bytes(plane.page_bytes * kPages);
     plane.base = bytes.data();
@@ -82,7 +82,7 @@ class IndexCheck {
     }
     return bytes;
   }
-  // What is chosen for row `of` of a span, then the bits of its scores.
+  // Returns the entries selected for row `of` of a span, then the bits of its scores.
   Result<std::vector<std::uint32_t>> row(IndexSelectArgs args, StepTables step, const RowSpan& span, int of) {
     const std::vector<RowSpan> spans{span};
     SLUICE_ASSIGN_OR_RETURN(DeviceMemory there, put(spans));

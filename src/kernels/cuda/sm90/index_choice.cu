@@ -1,6 +1,6 @@
-// The second kernel of index_select: a cluster of teams has a row. Entries that reach a bound, which the largest scores of
-// groups give, go to the first team's shared memory; it finds the k-th best of them by the bits of score and entry from
-// the top, marks those that are no worse, and lists the marks.
+// The second kernel of index_select: a cluster of teams has a row. Entries that reach a bound, which the largest scores
+// of groups give, go to the first team's shared memory. That team finds the k-th best of them by the bits of score and
+// entry from the top, marks those that are no worse, and lists the marks.
 #include <algorithm>
 
 #include "kernels/cuda/device.h"
@@ -27,7 +27,7 @@ inline std::size_t choice_bytes(int most) {
   return sizeof(ChoiceShared) + static_cast<std::size_t>(most / 32) * sizeof(std::uint32_t);
 }
 
-// Scores and entries as integers: that of a better one is larger, and no two are equal. The head of a list are those
+// Scores and entries as integers: a better one has a larger integer, and no two are equal. The head of a list is those
 // whose bits from `top` on are at least `prefix`.
 struct Head {
   std::int32_t low;
@@ -93,7 +93,7 @@ struct IndexChoice {
     list(shared, visible, selected);
   }
 
-  // Each warp by itself.
+  // Returns the span of a row; each warp does it by itself.
   SLUICE_DEVICE RowSpan span_of(int row) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (int i = 0; i < launch.spans; i += 32) {
@@ -116,8 +116,8 @@ struct IndexChoice {
     }
   }
 
-  // The best `k` of a thread's items(body), which calls body(key, entry) for each; keys of INT32_MIN are none. Of the
-  // last digit that is looked at, all items are in the head.
+  // Finds the best `k` of a thread's items(body), which calls body(key, entry) for each; keys of INT32_MIN are none.
+  // After the last of `digits` digits, all items of its bin are in the head.
   template <class Items>
   SLUICE_DEVICE Head head_of(ChoiceShared& shared, int k, int entry_bits, int digits, const Items& items) const {
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
@@ -159,7 +159,7 @@ struct IndexChoice {
     return head;
   }
 
-  // The bin of the k-th item from the highest bin on, or -1; how many are in higher bins and in it.
+  // Finds the bin of the k-th item from the highest bin on, or -1, and how many are in higher bins and in it.
   static SLUICE_DEVICE void choose_bin(ChoiceShared& shared, int k, int lane) {
     constexpr int kOfLane = kBins / 32;
     const int highest = kBins - 1 - lane * kOfLane;
@@ -181,8 +181,8 @@ struct IndexChoice {
     }
   }
 
-  // Entries of a long row that may be among the best, in any order, to the first team's shared memory: how many, and as
-  // many of them as there is room for.
+  // Gathers the entries of a long row that may be among the best, in any order, in the first team's shared memory:
+  // their number, and as many of them as there is room for.
   SLUICE_DEVICE void gather(ChoiceShared& shared, const std::int32_t* keys, int row, int rank, int visible) const {
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, first = launch.args.first_entry;
     const auto load = [&](int chunk, std::int32_t (&to)[8]) {
@@ -233,7 +233,8 @@ struct IndexChoice {
   }
   SLUICE_DEVICE void meet() const { cluster > 1 ? cluster_barrier() : __syncthreads(); }
 
-  // No more than the key of the k-th best entry: that many groups have one as large. INT32_MIN: nothing is known.
+  // Returns a bound that is no more than the key of the k-th best entry: that many groups have one as large. INT32_MIN:
+  // nothing is known.
   SLUICE_DEVICE std::int32_t bound_of(ChoiceShared& shared, int row, int visible) const {
     constexpr int kOfThread = kMostIndexGroups / kThreads;
     const int pieces = launch.pieces(visible), groups = pieces * index_groups(pieces);
@@ -262,7 +263,7 @@ struct IndexChoice {
     __syncthreads();
   }
 
-  // Marked entries, ascending. Each thread has some words side by side.
+  // Lists the marked entries, ascending. Each thread has some consecutive words.
   SLUICE_DEVICE void list(ChoiceShared& shared, int visible, std::int32_t* selected) const {
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, words = (visible + 31) / 32;
     const int each = (words + kThreads - 1) / kThreads, begin = min(thread * each, words), end = min(begin + each, words);

@@ -1,21 +1,20 @@
 // index_select (kernels/ops/indexer.h) of the profile sm90 for keys of 128 dims in index-fp4 or index-fp8 and up to 64
-// heads. Its order, and what its kernels share.
+// heads: its order, and the parts that its kernels share.
 //
 // q is as the header of the op says, then rounded to bf16, in which the keys' codes are exact. For an entry:
 //   dot_h = eight steps of 16 dims, ascending, of bf16 products, each added to an f32 sum from 0 as the tensor core
-//   does.
-//     index-fp4: step 2 j + p has dims 32 t + 8 j + 2 p + {0, 1, 4, 5}, t in 0..3, and the key's values have their
-//     scale,
-//       limited to 2^-62 .. 2^52;  index-fp8: step 4 a + j has dims 64 a + 16 t + 4 j + {0, 1, 2, 3}, codes alone;
-//   c_t, t in 0..3: a chain of c_t = fma(weight_h, max(dot_h, 0), c_t) from 0, over heads 8 i + 2 t, 8 i + 2 t + 1 for
-//   i
-//     in 0..7, ascending; heads that are not there have weight 0 and dot 0;
+//     does. index-fp4: step 2 j + p has dims 32 t + 8 j + 2 p + {0, 1, 4, 5}, t in 0..3, and the key's values have
+//     their scale, limited to 2^-62 .. 2^52; index-fp8: step 4 a + j has dims 64 a + 16 t + 4 j + {0, 1, 2, 3}, codes
+//     alone;
+//   c_t, t in 0..3: a chain of c_t = fma(weight_h, max(dot_h, 0), c_t) from 0, over heads 8 i + 2 t, 8 i + 2 t + 1,
+//     for i in 0..7, ascending; heads that do not exist have weight 0 and dot 0;
 //   score = (c_0 + c_1) + (c_2 + c_3), for index-fp8 times the key's scale.
 // A dot that is NaN counts as 0. The choice is exact.
 //
 // Entries are computed in tiles of 128, four of which are a unit. A row is cut into pieces of units, a team each, which
-// leave order keys, and the largest of each of some groups of them: where a row is long, the k-th largest of these
+// leave order keys, and the largest key of each of some groups of entries. If a row is long, the k-th largest of these
 // bounds the k-th score from below, and few entries reach it.
+// Used by index.cu, index_choice.cu and index_scores.cu.
 #pragma once
 
 #include "kernels/cuda/shared/step_rows.h"
@@ -25,27 +24,27 @@ namespace sluice::cuda_sm90 {
 
 inline constexpr int kIndexDims = 128, kIndexHeads = 64, kIndexTile = 128, kIndexUnit = 512;
 inline constexpr int kIndexSteps = kIndexDims / 16;
-inline constexpr int kMostIndexPieces = 512, kMostIndexGroups = 8192;  // of a row
-inline constexpr int kIndexCandidates = 8192;                          // that a row's choice is made among at most
+inline constexpr int kMostIndexPieces = 512, kMostIndexGroups = 8192;  // for one row
+inline constexpr int kIndexCandidates = 8192;                          // most candidates of a row's choice
 inline constexpr int kMostIndexEntries = 1 << 20, kMostIndexRows = 2;
 // Queries for index-fp4 are multiplied by 2^51 and the keys' scales divided by it, so that bf16 has all of these.
 inline constexpr int kIndexShift = 51;
 
-// Where dim d of a query stands among those of the steps.
+// The place of dim d of a query in the order of the steps.
 SLUICE_HD constexpr int index_place(bool fp4, int d) {
   if (fp4) return 16 * (2 * (d % 32 / 8) + d / 2 % 2) + 8 * (d % 2) + 2 * (d / 32) + d % 8 / 4;
   return 16 * (4 * (d / 64) + d % 16 / 4) + 8 * (d % 4 / 2) + 2 * (d % 64 / 16) + d % 2;
 }
 
 struct IndexLaunch {
-  IndexSelectArgs args;  // but for the pointers to the host's structs
+  IndexSelectArgs args;  // except the pointers to the host's structs
   StepTables step;
   PlaneView keys;
   int page_shift, spans;          // rows of a page are 2^page_shift
-  int first_row, rows;            // of this launch
-  int piece_units, rows_at_once;  // of a span, 1 or kMostIndexRows, that a team has the same keys for
-  bool forms_queries;  // they are rotated, multiplied by H (times hadamard) and rounded here, and weights by their
-                       // factor
+  int first_row, rows;            // the rows of this launch
+  int piece_units, rows_at_once;  // rows_at_once: 1 or kMostIndexRows of a span share a team's keys
+  bool forms_queries;             // queries are rotated, multiplied by H (times hadamard) and rounded here, and
+                                  // weights are multiplied by their factor
   float hadamard;
   std::int32_t* order_keys;  // [rows][stride]
   std::int64_t stride;
@@ -62,7 +61,7 @@ struct IndexLaunch {
   }
 };
 
-// Those rows of a span that are in a launch; each has as many pieces as the last one, whether it needs them or not.
+// The rows of a span that are in a launch; each has as many pieces as the last one, whether it needs them or not.
 struct IndexRows {
   int first, count, pieces, teams;
 };
@@ -75,14 +74,14 @@ SLUICE_HD inline IndexRows rows_of_span(const IndexLaunch& launch, const RowSpan
   return {begin, end - begin, pieces, (end - begin + launch.rows_at_once - 1) / launch.rows_at_once * pieces};
 }
 
-// Groups of a piece, of a row with so many pieces; kMostIndexGroups of a row at most.
+// The number of groups of a piece, if the row has `pieces` pieces; at most kMostIndexGroups for a row.
 SLUICE_HD constexpr int index_groups(int pieces) {
   return pieces <= 8 ? 1024 : pieces <= 32 ? 256 : pieces <= 128 ? 64 : 16;
 }
 
-// Teams of the first kernel, a piece each.
+// Enqueues the first kernel: each team has a piece.
 void score_entries(const Exec& exec, const IndexLaunch& launch, std::int64_t teams);
-// Behind it: clusters of so many teams, a row each. `most`: entries of a row.
+// Enqueues the second kernel: clusters of `cluster` teams, each with a row. `most`: the most entries of a row.
 void choose_entries(const Exec& exec, const IndexLaunch& launch, int most, int cluster);
 
 }  // namespace sluice::cuda_sm90

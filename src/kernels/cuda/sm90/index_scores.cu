@@ -1,6 +1,7 @@
-// The first kernel of index_select: a team of four warpgroups has a piece of a row's entries. A warpgroup has a tile of 128
-// keys: it turns 64 at a time to bf16 in registers and multiplies them with the queries of all heads, which lie in shared
-// memory. Each warp copies its 32 keys of a tile by itself, some tiles ahead; lane 4 g + t has the score of key g + 8 t.
+// The first kernel of index_select: a team of four warpgroups has a piece of a row's entries. A warpgroup has a tile of
+// 128 keys. It turns 64 at a time to bf16 in registers and multiplies them with the queries of all heads, which lie in
+// shared memory. Each warp copies its 32 keys of a tile by itself, some tiles ahead; lane 4 g + t has the score of key
+// g + 8 t.
 #include <cmath>
 
 #include "base/formats/number_formats.h"
@@ -23,8 +24,8 @@ SLUICE_DEVICE const std::byte* first_shared() {
   return index_shared;
 }
 
-// Codes of e2m1 kPair and kPair + 4 of a word, one of the lower two, as bf16 times 2^-126: the product has each code
-// twice, its sign where it belongs in one and its other bits where they belong in the other.
+// Spreads codes of e2m1 kPair and kPair + 4 of a word, kPair being 0 or 1, to bf16 times 2^-126. The product has each
+// code twice: in one its sign is in place, in the other its other bits.
 template <int kPair>
 SLUICE_DEVICE std::uint32_t spread_e2m1(std::uint32_t word) {
   constexpr std::uint32_t kCodes = kPair == 0 ? 0x000F000FU : 0x00F000F0U, kTwice = kPair == 0 ? 0x1040U : 0x104U;
@@ -35,7 +36,7 @@ template <bool kFp4, int kRows>
 struct IndexScores {
   static constexpr int kThreads = kGroups * 128;
   static constexpr bool kWaits = true;
-  static constexpr int kCopies = kFp4 ? 4 : 8;  // of 512 bytes, that are a warp's keys of a tile; then their scales
+  static constexpr int kCopies = kFp4 ? 4 : 8;  // copies of 512 bytes: a warp's keys of a tile, then their scales
   static constexpr int kScalesAt = kCopies * 512, kSlotBytes = kScalesAt + kWarpKeys * 4, kAhead = kFp4 ? 3 : 2;
   struct Shared {
     std::byte q[kRows][2][kTileBytes];
@@ -48,7 +49,7 @@ struct IndexScores {
     RowSpan span;
     int row, rows, index, visible;  // the first row; entries that the last one sees
   };
-  // Entries that a row of a piece sees; of one that is not there none.
+  // Returns the entries that a row of a piece sees; a row that does not exist sees none.
   SLUICE_DEVICE int visible_to(const Piece& piece, int r) const {
     return r < piece.rows ? launch.visible(piece.span, piece.row + r) : 0;
   }
@@ -64,7 +65,7 @@ struct IndexScores {
     const bool with_scores = launch.args.scores != nullptr, none = !with_scores && launch.takes_all(piece.visible);
     if (!found || none || tile >= tile_end) return cuda_ops::wait_for_kernels();  // as every team does
     tile += warp / 4;
-    const int in_tile = warp % 4 * kWarpKeys;  // of the warp's keys
+    const int in_tile = warp % 4 * kWarpKeys;  // the first of the warp's keys
     const KeyCopies copies(launch, piece, lane);
     const auto page = [&](int of) { return of < tile_end ? copies.page(of * kIndexTile + in_tile) : -1; };
     const auto start = [&](int of, int on, int slot) {
@@ -86,7 +87,7 @@ struct IndexScores {
     __syncthreads();
 
     const GroupOperand q = inner_operand(first_shared());
-    float most[kRows][2];  // of the thread's groups
+    float most[kRows][2];  // for the thread's groups
     int visible[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) most[r][0] = most[r][1] = NAN, visible[r] = visible_to(piece, r);
@@ -95,7 +96,7 @@ struct IndexScores {
       cuda_ops::wait_copies<kAhead - 1>();
       __syncwarp();
       const std::byte* at = shared.ring[warp][slot];
-      float sums[kRows][4];  // of keys g + 8 i, over the heads of this lane
+      float sums[kRows][4];  // for keys g + 8 i, over the heads of this lane
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         std::uint32_t a[kIndexSteps][4];
@@ -130,7 +131,7 @@ struct IndexScores {
     }
   }
 
-  // The row of the table that queries are rotated by, to the second cache.
+  // Asks for the row of the table that queries are rotated by, into the second cache.
   SLUICE_DEVICE void expect_turns(const Piece& piece) const {
     const Rotation& rope = launch.args.query_rope;
     if (!launch.forms_queries || rope.table == nullptr || static_cast<int>(threadIdx.x) >= rope.dims / 32) return;
@@ -139,7 +140,7 @@ struct IndexScores {
   }
   static SLUICE_DEVICE void expect(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
-  // Of two keys, the sum over the lane's heads.
+  // Multiplies two keys: gives the sum over the lane's heads.
   static SLUICE_DEVICE void multiply(std::uint32_t (&a)[kIndexSteps][4], GroupOperand q, const float* weights,
                                      float* sums) {
 #pragma unroll
@@ -156,7 +157,7 @@ struct IndexScores {
     hold(d);
     sums[0] = sums[1] = 0.0F;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {  // of heads 8 i + 2 t and the next
+    for (int i = 0; i < 8; ++i) {  // for heads 8 i + 2 t and the next
       const float2 weight = *reinterpret_cast<const float2*>(weights + 8 * i + threadIdx.x % 4 * 2);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -165,10 +166,10 @@ struct IndexScores {
       }
     }
   }
-  // Sum t of lane t of a quad over the quad, (0 + 1) + (2 + 3).
+  // Returns sum t, for lane t of a quad, over the quad: (0 + 1) + (2 + 3).
   static SLUICE_DEVICE float sum_of_quad(const float (&sums)[4], int lane) {
     const bool odd = lane % 2 == 1, upper = lane % 4 >= 2;
-    float pairs[2];  // of keys t % 2 and 2 further
+    float pairs[2];  // for keys t % 2 and 2 further
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const float other = __shfl_xor_sync(kAll, odd ? sums[2 * i] : sums[2 * i + 1], 1);
@@ -178,7 +179,7 @@ struct IndexScores {
     return (upper ? pairs[1] : pairs[0]) + other;
   }
 
-  // Each warp by itself. False: the launch has no such team.
+  // Finds the piece of a team, each warp by itself. False: the launch has no such team.
   SLUICE_DEVICE bool find(int index, Piece* piece) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     int before = 0;
@@ -212,11 +213,11 @@ struct IndexScores {
     return false;
   }
 
-  // Where a warp's keys lie, and a lane's copies of them: of index-fp4 lane 4 g + t has 16 bytes of rows g + 8 i, of
-  // index-fp8 two such pieces of each, of either half. Then all scales, by some lanes.
+  // Where a warp's keys lie, and a lane's copies of them. With index-fp4, lane 4 g + t has 16 bytes of rows g + 8 i;
+  // with index-fp8, two such pieces of each row, one of either half. Then come all scales, by some lanes.
   struct KeyCopies {
     static constexpr int kRowBytes = kFp4 ? kIndexDims / 2 : kIndexDims;
-    const std::byte *data, *scales;  // of the lane, from page 0 on
+    const std::byte *data, *scales;  // the lane's, from page 0 on
     const LatentPage* pages;
     std::uint32_t page_bytes;
     int page_shift, page_rows, visible, lane;
@@ -230,7 +231,7 @@ struct IndexScores {
           page_rows(launch.keys.rows_per_page),
           visible(piece.visible),
           lane(lane) {}
-    // To the second cache: codes of the keys.
+    // Asks for the codes of the keys, into the second cache.
     SLUICE_DEVICE void expect(int entry, int page) const {
       const std::uint64_t skipped = std::uint64_t{static_cast<std::uint32_t>(page)} * page_bytes;
       const std::byte* from = data + skipped + (entry & (page_rows - 1)) * kRowBytes;
@@ -253,7 +254,7 @@ struct IndexScores {
     }
   };
 
-  // The fragments of each step, of keys g and g + 8 of either half.
+  // Gives the fragments of each step, for keys g and g + 8 of either half.
   static SLUICE_DEVICE void take_keys(const std::byte* slot, int half, int lane, std::uint32_t (&a)[kIndexSteps][4]) {
     const auto words = [&](int copy) { return *reinterpret_cast<const uint4*>(slot + copy * 512 + lane * 16); };
 #pragma unroll
@@ -298,7 +299,7 @@ struct IndexScores {
     shared.weights[r][head] = launch.forms_queries ? weight * launch.args.weight_factor : weight;
   }
 
-  // Eight threads have a head, each four dims of every 32.
+  // Loads queries: eight threads have a head, each four dims of every 32.
   SLUICE_DEVICE void load_queries(Shared& shared, const Piece& piece) const {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -337,8 +338,8 @@ struct IndexScores {
       }
     }
   }
-  // As index_place() says: values m of an even part and of the next are a piece, of which each of the two threads has
-  // two: those of c, and of c + 1.
+  // Stores pieces in the order of index_place(). Values m of an even part and of the next are a piece; each of the two
+  // threads has two of these pieces: those of c, and of c + 1.
   static SLUICE_DEVICE void store_pieces(std::byte (&to)[2][kTileBytes], int head, int part, const float (&v)[4][4]) {
     const bool odd = part % 2 != 0;
     const int first = part / 2 % 2 * 4 + (odd ? 2 : 0);
@@ -354,7 +355,7 @@ struct IndexScores {
     }
   }
 
-  // What comes before the scores (kernels/ops/indexer.h).
+  // Does the work that comes before the scores (kernels/ops/indexer.h).
   SLUICE_DEVICE void form(const Piece& piece, int row, int part, float (&v)[4][4]) const {
     const Rotation& rope = launch.args.query_rope;
     if (rope.table != nullptr) {
@@ -419,8 +420,8 @@ struct IndexScores {
     }
   }
 
-  // Scales are powers of two, so that a product with the inverse is the quotient. This is a few instructions a value, and
-  // not those of base/formats/number_formats.h: a step comes here with none of them in any cache.
+  // Scales are powers of two, so that a product with the inverse is the quotient. This is a few instructions a value,
+  // and not those of base/formats/number_formats.h: a step comes here with none of them in any cache.
   SLUICE_DEVICE void simulate(bool fp4, float (&v)[4][4]) const {
     float largest[4];
 #pragma unroll
@@ -455,21 +456,21 @@ struct IndexScores {
       for (float& x : four) x = e4m3_to_float(float_to_e4m3(x * inverse)) * scale;
     }
   }
-  // pow2_ceil(largest / 6): the quotient, rounded, is above a power of two only if `largest` is above six times that, as
-  // 1.5 times a power of two and the next float are further apart than the rounding goes.
+  // pow2_ceil(largest / 6). The quotient, rounded, is above a power of two only if `largest` is above six times that
+  // power: 1.5 times a power of two and the next float are further apart than the rounding goes.
   static SLUICE_DEVICE float e2m1_scale(float largest) {
     const std::uint32_t bits = __float_as_uint(largest);
     return bits < 0x7F800000U ? __uint_as_float((((bits + 0x3FFFFFU) >> 23) - 2U) << 23) : largest;
   }
-  // 1 / scale of a power of two of 2^-126 .. 2^126, or of infinity.
+  // Returns 1 / scale for a power of two of 2^-126 .. 2^126, or for infinity.
   static SLUICE_DEVICE float inverse_of(float scale) {
     const std::uint32_t bits = __float_as_uint(scale);
     return bits < 0x7F800000U ? __uint_as_float(0x7F000000U - bits) : 0.0F;
   }
-  // e2m1_to_float(float_to_e2m1(x)): multiples of 0.5 to 1, then two bits of the significand, to the nearest, ties to the
-  // even code.
+  // e2m1_to_float(float_to_e2m1(x)): multiples of 0.5 to 1, then two bits of the significand, to the nearest, ties to
+  // the even code.
   static SLUICE_DEVICE float round_to_e2m1(float x) {
-    constexpr float kHalves = 0x1.8p22F;  // in whose binade floats are 0.5 apart
+    constexpr float kHalves = 0x1.8p22F;  // in its binade floats are 0.5 apart
     const float magnitude = fminf(fabsf(x), 6.0F);
     const std::uint32_t bits = __float_as_uint(magnitude);
     const float small = (magnitude + kHalves) - kHalves;

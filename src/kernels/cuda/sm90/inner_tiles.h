@@ -1,4 +1,6 @@
-// The first half of a SwiGLU with many rows, whose gate and up are bf16 of one segment: m in the epilogue of tiles.
+// The first half of a SwiGLU with many rows, whose gate and up are bf16 of one segment: m is made in the epilogue of
+// tiles.
+// Used by sm90_experts.cu and tiles.cu.
 #pragma once
 
 #include "kernels/common/activation.h"
@@ -6,8 +8,8 @@
 
 namespace sluice::cuda_sm90 {
 
-// m [rows, out] in bf16: SwiGLU of the two products, which have the same rows. False: that is not as it suits (the rows
-// are few, or tiles would not fill the GPU), or not possible.
+// Computes m [rows, out] in bf16: SwiGLU of the two products, which have the same rows. Returns false if that does not
+// suit (the rows are few, or tiles would not fill the GPU), or is not possible.
 bool multiply_inner(const Exec& exec, const StripRows& rows, const StripProduct& gate, const StripProduct& up,
                     const Activation& activation, std::uint16_t* m);
 

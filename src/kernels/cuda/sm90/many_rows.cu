@@ -1,5 +1,5 @@
 // Products with many rows: a team multiplies 8 or 16 strips with 64 rows. The rows come through shared memory, some
-// cells ahead; each warp loads the weights of its strips into registers. Where that leaves too few teams, those of a
+// cells ahead; each warp loads the weights of its strips into registers. If that leaves too few teams, those of a
 // cluster have the same tile and a segment each, and add the sums in order.
 #include <algorithm>
 
@@ -16,7 +16,7 @@ constexpr int kWarps = 8, kTiles = kManyRows / 8;
 constexpr int kStages = 4, kRowBytes = kCellInputs * 2, kRowsBytes = kManyRows * kRowBytes;
 constexpr int kSumsLd = kWarps * kStripOutputs + 4;  // apart, so that lanes write to different banks
 
-// Four values of team `rank` of the cluster, at the address that `at` is of this team.
+// Loads four values of team `rank` of the cluster, from the address that corresponds to `at` of this team.
 SLUICE_DEVICE float4 load_of_team(const float* at, int rank) {
   std::uint32_t there;
   float4 values;
@@ -28,15 +28,15 @@ SLUICE_DEVICE float4 load_of_team(const float* at, int rank) {
   return values;
 }
 
-// kStrips: of a warp.
+// kStrips: strips of a warp.
 template <StripKind kKind, int kStrips>
 struct ManyRows {
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kResident = kStrips == 1 ? 2 : 1;
   static constexpr bool kWaits = true;
-  static constexpr bool kAhead = kStrips == 2;  // where there are registers for it
+  static constexpr bool kAhead = kStrips == 2;  // if there are registers for it
   static constexpr int kCellBytes = kCellSharedBytes<kKind>;
-  static constexpr int kStageBytes = kRowsBytes + kWarps * kStrips * kCellBytes;  // of rows, then of each strip
+  static constexpr int kStageBytes = kRowsBytes + kWarps * kStrips * kCellBytes;  // rows, then each strip
   StripLaunch launch;
   int cluster;  // teams that share a tile; 1: a team has all segments
 
@@ -47,8 +47,8 @@ struct ManyRows {
     return cluster > 1 ? std::max(kRows, std::size_t{kManyRows} * kSumsLd * sizeof(float)) : kRows;
   }
 
-  // Two pieces of 16 bytes of a cell's rows a thread; pieces of a row are swapped by its number, so that the eight rows
-  // of a matrix lie in different banks.
+  // A thread copies two pieces of 16 bytes of a cell's rows. Pieces of a row are swapped by its number, so that the
+  // eight rows of a matrix lie in different banks.
   struct RowCopies {
     const uint4* x;
     std::uint32_t from[2];  // in pieces
@@ -56,7 +56,7 @@ struct ManyRows {
     SLUICE_DEVICE RowCopies(const StripProduct& product, const RowGroup& group, std::byte* shared) {
       const int row = static_cast<int>(threadIdx.x) / 8, piece = static_cast<int>(threadIdx.x) % 8;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {  // what columns without a row give is not stored
+      for (int i = 0; i < 2; ++i) {  // the results of columns without a row are not stored
         const int r = row + 32 * i < group.rows ? row + 32 * i : 0;
         const std::ptrdiff_t x_row = product.x_rows != nullptr ? product.x_rows[group.first + r] : group.first + r;
         from[i] = static_cast<std::uint32_t>(x_row * product.ldx / 8 + piece);
@@ -111,7 +111,7 @@ struct ManyRows {
     if (row < group.rows && output < product.weight.out) product.y[(group.first + row) * product.ldy + output] = value;
   }
 
-  // Cells [begin, end), and their segments into `total`.
+  // Multiplies cells [begin, end), and adds their segments to `total`.
   SLUICE_DEVICE void run(const StripProduct& product, const RowGroup& group, std::byte* shared, int strip, int lane,
                          int begin, int end, Sums& total) const {
     const StripLinear& w = product.weight;
@@ -164,7 +164,7 @@ struct ManyRows {
     }
   }
 
-  // Lanes of a quarter have the addresses of a matrix each: two tiles of rows, the lower and the upper inputs of a
+  // The lanes of each quarter have the addresses of a matrix: two tiles of rows, the lower and the upper inputs of a
   // step.
   static SLUICE_DEVICE void multiply(const Cell<kKind> (&cells)[kStrips], std::uint32_t rows_at, int lane,
                                      Sums& chain) {
@@ -174,7 +174,7 @@ struct ManyRows {
 #pragma unroll
       for (int n = 0; n < kTiles; n += 2) load_matrices(at + n * 8 * kRowBytes, &to[2 * n]);
     };
-    std::uint32_t rows[2][2 * kTiles];  // of this step and the next, so that no product waits for them
+    std::uint32_t rows[2][2 * kTiles];  // this step's and the next one's, so that no product waits for them
     load(0, rows[0]);
     const auto step = [&]<int kStep>() {
       if constexpr (kAhead && kStep + 1 < kCellSteps) load(kStep + 1, rows[(kStep + 1) % 2]);
@@ -241,7 +241,7 @@ struct ManyRows {
 #pragma unroll
       for (int e = 0; e < 4; ++e) store(product, tile.group, row, tile.index * kFours * 4 + output + e, y[e]);
     }
-    cluster_barrier();  // nobody leaves while others read
+    cluster_barrier();  // no team ends while others read
   }
 };
 

@@ -1,14 +1,14 @@
-// Experts of one row, or of the few of a draft: two launches and nothing else. A warp has a strip of an expert, or of
-// the shared one, at a time, which comes through a ring of its own and multiplies all pairs that have this expert; the
-// rows lie in shared memory.
+// Experts of one row, or of the few rows of a draft: two launches and nothing else. A warp has a strip of an expert, or
+// of the shared one, at a time. The strip comes through a ring of its own and multiplies all pairs that have this
+// expert; the rows lie in shared memory.
 //
-// A chain of kernels that each hand a few values to the next is bound by those steps, so as little as can be waits:
-//   - which pairs share an expert is found by each team itself, and where their weights lie from the arguments;
+// A chain of kernels that each hand a few values to the next is bound by those steps, so as little as possible waits:
+//   - each team finds by itself which pairs share an expert, and from the arguments where their weights lie;
 //   - the shared expert's weights, and the second product's, are on their way into the rings before the kernel ahead
 //     has ended;
 //   - a team of the second product has all pairs' strips of its outputs, and adds them in the order of the slots;
 //   - a strip of the shared expert, which has twice the bytes of a pair's, is two warps' work: the first adds the first
-//     half of its segments, the other leaves the sums of each of the others, to be added behind these.
+//     half of its segments, the other leaves the sums of each of the others, to be added after these.
 #include <algorithm>
 
 #include "base/formats/number_formats.h"
@@ -21,18 +21,18 @@ namespace {
 
 using cuda_ops::Team;
 
-// 16 warps: of one row 6 pairs and two halves of the shared expert, twice. Each has so many chunks on their way: with 2
-// instead of 3 the second product, which then has room beside the first, takes longer by more than it gains by starting
-// early; 2 only where there is no room for more.
+// There are 16 warps: for one row 6 pairs and two halves of the shared expert, twice. Each has up to kMostStages chunks
+// under way. With 2 instead of 3 the second product would have room next to the first, but take longer by more than it
+// gains by starting early; so 2 are used only if there is no room for more.
 constexpr int kWarps = 16, kMostStages = 3;
 constexpr std::size_t kMostShared = std::size_t{226} << 10;
-constexpr int kMostSharedUnits = 4;  // of a team
+constexpr int kMostSharedUnits = 4;  // units of a team
 constexpr int kMostPairs = 32, kColumns = 8;
 
-// What both products take.
+// The weights of a product, in both products' form.
 struct PairWeights {
   StripLinear routed, shared;  // their shapes
-  const std::int32_t* ids;     // of pairs
+  const std::int32_t* ids;     // the pairs' experts
   int rows, slots, pairs;
   bool with_shared;
   int low;     // segments of the shared expert that the first of two warps has
@@ -43,7 +43,7 @@ struct PairWeights {
   SLUICE_HD int rings_bytes() const { return kWarps * ring_bytes(); }
 };
 
-// Up to eight pairs that have the same expert: columns of a product. Behind the rings.
+// Up to eight pairs that have the same expert: columns of a product. They lie after the rings.
 struct Group {
   std::int32_t expert, columns;
   std::uint8_t pairs[kColumns];
@@ -56,7 +56,7 @@ struct Groups {
 constexpr int kGroupsBytes = static_cast<int>(sizeof(Groups));
 static_assert(kGroupsBytes % 16 == 0);
 
-// By one warp.
+// Finds the groups; one warp does it.
 SLUICE_DEVICE void find_groups(const PairWeights& of, Groups& groups) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool has = lane < of.pairs;
@@ -83,13 +83,13 @@ struct Unit {
 struct Stream {
   std::byte* ring;
   const Groups* groups;
-  int group_count = 0;              // once they are known
-  int lane, stage = 0, parity = 0;  // of what is multiplied next
-  int filled = 0;                   // stages, at first
-  int unit;                         // whose weights are on their way
-  ChunksAt chunks;                  // of it, that are not
+  int group_count = 0;              // set once they are known
+  int lane, stage = 0, parity = 0;  // the stage and parity of the chunk that is multiplied next
+  int filled = 0;                   // stages that have been filled, at first
+  int unit;                         // the unit whose weights are on their way
+  ChunksAt chunks;                  // the unit's chunks that are not yet
 
-  // before: the warp's first unit less what it goes on by. rows: of the team.
+  // before: the warp's first unit less the step from one of its units to the next. rows: the team's rows.
   SLUICE_DEVICE Stream(const PairWeights& of, std::byte* shared, int rows, int before) : unit(before) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     lane = static_cast<int>(threadIdx.x) % 32;
@@ -101,17 +101,17 @@ struct Stream {
     __syncwarp();
   }
   SLUICE_DEVICE std::uint32_t arrived(int row) const { return shared_address(&groups->arrived[row]); }
-  // By thread `row`.
+  // Starts the copy of a row; thread `row` calls it.
   SLUICE_DEVICE void start_row(int row, std::byte* to, const void* from, int bytes) const {
     arrive_and_expect(arrived(row), bytes);
     bulk_copy(shared_address(to), from, bytes, arrived(row));
   }
-  // Until the rows of all columns have arrived: those of the kernel's row_of().
+  // Waits until the rows of all columns have arrived: those of the kernel's row_of().
   template <class Kernel>
   SLUICE_DEVICE void await_rows(const Kernel& kernel, const Unit& of) const {
     for (int c = 0; c < columns(kernel.weights, of); ++c) wait_phase(arrived(kernel.row_of(*this, of, c)), 0);
   }
-  // By the whole team.
+  // Finds the groups; the whole team calls it.
   SLUICE_DEVICE void learn_groups(const PairWeights& of) {
     if (threadIdx.x / 32 == kWarps - 1) find_groups(of, *const_cast<Groups*>(groups));
     __syncthreads();
@@ -120,7 +120,7 @@ struct Stream {
   SLUICE_DEVICE int columns(const PairWeights& weights, const Unit& of) const {
     return of.routed ? groups->all[of.group].columns : weights.rows;
   }
-  // Of a group; columns without one take the first.
+  // Returns a pair of a group; columns without one have the first.
   SLUICE_DEVICE int pair(const Unit& of, int column) const {
     const Group& group = groups->all[of.group];
     return group.pairs[column < group.columns ? column : 0];
@@ -138,10 +138,10 @@ struct Stream {
   SLUICE_DEVICE void turn_ring(const PairWeights& of) {
     if (++stage == of.stages) stage = 0, parity ^= 1;
   }
-  // The stage whose chunk is multiplied next.
+  // Returns the stage whose chunk is multiplied next.
   SLUICE_DEVICE const std::byte* chunk() const { return ring + stage * kChunkBytes; }
 
-  // The next chunk of the kernel's units that are known, if there is one.
+  // Starts the next chunk of the kernel's units that are known, if there is one.
   template <class Kernel>
   SLUICE_DEVICE bool start_next(const Kernel& kernel, const std::byte* to) {
     while (chunks.left == 0) {
@@ -159,8 +159,8 @@ struct Stream {
   }
 };
 
-// A product of the kernel's, which says what its units are. x: where the lane's row of each matrix lies. Of a chunk
-// that was multiplied the ring takes the next. segment(): called with the sums of each segment.
+// Multiplies a strip for a kernel, which says what its units are. x: where the lane's row of each matrix lies. After
+// each chunk the next one is copied into its place in the ring. segment(): called with the sums of each segment.
 template <StripKind kKind, class Kernel, class Segment>
 SLUICE_DEVICE void multiply_strip(const Kernel& kernel, int cells, int segment_cells, Stream& s, std::uint32_t x,
                                   const Segment& segment) {
@@ -200,7 +200,7 @@ SLUICE_DEVICE void multiply_strip(const Kernel& kernel, int cells, int segment_c
   if (kKind == StripKind::kMxfp4 || left != segment_cells) end_segment();
 }
 
-// Adds a segment to what those before it gave.
+// Adds a segment to the sum of those before it.
 struct AddTo {
   float (&total)[4];
   SLUICE_DEVICE void operator()(const float (&chain)[4]) const {
@@ -208,7 +208,7 @@ struct AddTo {
     for (int i = 0; i < 4; ++i) total[i] = std::fma(chain[i], 1.0F, total[i]);
   }
 };
-// A unit of a kernel that multiplies: sums of it, or of a second half each segment's to high(k, sums).
+// Multiplies a unit of a kernel: its sums go to `total`; in a second half each segment's go to high(k, sums).
 template <class Kernel, class High>
 SLUICE_DEVICE void multiply_unit(const Kernel& kernel, const Unit& of, Stream& s, std::uint32_t x, float (&total)[4],
                                  const High& high) {
@@ -225,7 +225,7 @@ SLUICE_DEVICE void multiply_unit(const Kernel& kernel, const Unit& of, Stream& s
                                   [&](const float(&chain)[4]) { high(k++, chain); });
 }
 
-// What column a lane's sum is of, and which output.
+// Return the column, and the output, of a lane's sum.
 SLUICE_DEVICE int column_of(int lane, int i) {
   return lane % 4 * 2 + i % 2;
 }
@@ -238,8 +238,9 @@ SLUICE_DEVICE int output_of(int lane, int i) {
 struct GateAndUp {
   static constexpr int kThreads = kWarps * 32, kResident = 2, kUnits = kWarps / 2;
   static constexpr bool kWaits = true, kStartsNext = true;
-  // Of a warp, 16 bytes a lane: of each unit of two warps, twice; of a strip of the shared expert, which four have, the
-  // sums of up's first half, then each segment of the second half of gate and up.
+  // Bytes of a warp's sums, 16 bytes a lane, for the exchange. A unit of two warps has two of them. A strip of the
+  // shared expert, which four warps have, has the sums of up's first half, then each segment of the second half of gate
+  // and up.
   static constexpr int kSumBytes = 32 * 16, kExchangeBytes = kUnits * 2 * kSumBytes;
   static constexpr int kOfShared = 1 + kMostSegments, kOfSharedBytes = kOfShared * kSumBytes;
   const std::byte* table[2][cuda_ops::kMostExperts];
@@ -290,7 +291,7 @@ struct GateAndUp {
     const int first = static_cast<int>(threadIdx.x) / 64;
     Stream s(weights, team.shared, weights.rows, first - kUnits);
     std::byte* const x = team.shared + weights.rings_bytes() + kGroupsBytes + kExchangeBytes;
-    s.fill(*this);  // of the shared expert
+    s.fill(*this);  // units of the shared expert
     cuda_ops::wait_for_kernels();
     if (in_place) start_row(s, x);
     s.learn_groups(weights);
@@ -322,7 +323,7 @@ struct GateAndUp {
     if (from.rounds) return rounded_to_fp8(from, row - from.x, k);
     return from.prepared ? reinterpret_cast<const std::uint16_t*>(row)[k] : to_bf16(row[k]).bits;
   }
-  // Where a column's values lie in shared memory.
+  // Returns where a column's values lie in shared memory.
   SLUICE_DEVICE int row_of(const Stream& s, const Unit& of, int column) const {
     return of.routed ? s.pair(of, column) / weights.slots : min(column, weights.rows - 1);
   }
@@ -343,7 +344,7 @@ struct GateAndUp {
     __syncthreads();
   }
 
-  // The up warp hands its sums over; two units share no memory, so that it need not wait until they are read.
+  // The up warp hands its sums over. Two units share no memory, so it need not wait until they are read.
   SLUICE_DEVICE void put(const Unit& of, const Stream& s, float4* exchange, const float (&total)[4]) const {
     const bool up = static_cast<int>(threadIdx.x) / 32 % 2 != 0;
     if (up) *exchange = {total[0], total[1], total[2], total[3]};
@@ -353,7 +354,7 @@ struct GateAndUp {
     const float of_up[4] = {all.x, all.y, all.z, all.w};
     store(of, s, total, of_up);
   }
-  // The first warp of four adds what the others left. `number`: of the strip among the team's, each of which has a
+  // The first warp of four adds the sums that the others left. `number`: the strip's number in the team; each has a
   // place and a barrier of its own.
   SLUICE_DEVICE void put_shared(const Unit& of, int number, const Stream& s, float4* of_shared,
                                 float (&total)[4]) const {
@@ -403,7 +404,8 @@ struct DownAndSum {
   SLUICE_HD static int row_bytes(const PairWeights& of) { return of.routed.in * 2 + 16; }
   SLUICE_HD static int m_rows(const PairWeights& of) { return of.pairs + (of.with_shared ? of.rows : 0); }
 
-  // Of an output: the pairs', then of each row the shared expert's first half and each segment of the second.
+  // Return the numbers of sums of an output: the pairs', then for each row the shared expert's first half and each
+  // segment of the second.
   SLUICE_HD static int shared_sums(const PairWeights& of) { return of.with_shared ? 1 + of.high() : 0; }
   SLUICE_HD static int sums_of(const PairWeights& of) { return of.pairs + of.rows * shared_sums(of); }
 
@@ -411,7 +413,7 @@ struct DownAndSum {
     return static_cast<int>(static_cast<unsigned>(weights.routed.strips) * team / gridDim.x);
   }
   SLUICE_DEVICE int strips() const { return first_strip(blockIdx.x + 1) - first_strip(blockIdx.x); }
-  // Of each strip: two halves of the shared expert, then the groups.
+  // Each strip has two halves of the shared expert, then the groups.
   SLUICE_DEVICE int halves() const { return weights.with_shared ? 2 : 0; }
   SLUICE_DEVICE int end(const Stream& s) const { return strips() * (halves() + s.group_count); }
   SLUICE_DEVICE Unit unit(const Stream& s, int index) const {
@@ -471,7 +473,7 @@ struct DownAndSum {
     s.start_row(row, x + row * row_bytes(weights), from, weights.routed.in * 2);
   }
 
-  // sums: of the output, kStripOutputs apart.
+  // sums: those of the output, kStripOutputs apart.
   SLUICE_DEVICE void add_slots(const float* sums, int row, int output) const {
     const float* of_row = sums + row * weights.slots * kStripOutputs;
     float sum = of_row[0];
@@ -489,7 +491,7 @@ struct DownAndSum {
   }
 };
 
-// Weights of both products, of so many rows.
+// Returns the weights of one of the products, for `rows` rows.
 PairWeights weights_of(const ExpertsArgs& args, int rows, const ExpertWeights* shared,
                        LinearWeight ExpertWeights::* of) {
   PairWeights weights{};
@@ -504,7 +506,7 @@ PairWeights weights_of(const ExpertsArgs& args, int rows, const ExpertWeights* s
   return weights;
 }
 
-// Of both products, whose rings become as deep as there is room for.
+// The bytes of both products, whose rings become as deep as there is room for.
 struct PairBytes {
   std::size_t gate, down;
   int shared_units, teams;

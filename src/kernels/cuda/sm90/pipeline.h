@@ -1,15 +1,17 @@
 // Bulk copies to shared memory, and the barriers that say when they have arrived.
+// Used by kernels/cuda/sm90.
 #pragma once
 
 #include "kernels/cuda/sm90/fragments.h"
 
 namespace sluice::cuda_sm90 {
 
-// A barrier in shared memory, 8 bytes aligned to 8, whose phases end with `arrivals` arrivals and all announced bytes.
+// Inits a barrier in shared memory, 8 bytes aligned to 8, whose phases end with `arrivals` arrivals and all announced
+// bytes.
 SLUICE_DEVICE void init_barrier(std::uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// After init_barrier(), before other threads and copies use them.
+// Call it after init_barrier(), before other threads and copies use the barriers.
 SLUICE_DEVICE void fence_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -19,7 +21,7 @@ SLUICE_DEVICE void arrive(std::uint32_t barrier) {
 SLUICE_DEVICE void arrive_and_expect(std::uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Until the phase of this parity has ended; that of the first is 0.
+// Waits until the phase of this parity has ended; the first phase has parity 0.
 SLUICE_DEVICE void wait_phase(std::uint32_t barrier, int parity) {
   asm volatile(
       "{\n"
@@ -33,7 +35,7 @@ SLUICE_DEVICE void wait_phase(std::uint32_t barrier, int parity) {
       "r"(parity)
       : "memory");
 }
-// Bytes, a multiple of 16 at addresses that are, too, to shared memory; they count at the barrier.
+// Copies bytes to shared memory, a multiple of 16 between addresses that are multiples, too; they count at the barrier.
 SLUICE_DEVICE void bulk_copy(std::uint32_t to, const void* from, int bytes, std::uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)

@@ -24,7 +24,7 @@ bool takes(const Exec& exec, const AttendArgs& args) {
          !exec.fault_chunk_anchored_splits;
 }
 
-// Whether the kernels can do what comes behind, too.
+// True if the kernels can also do the work that follows.
 bool finishes(const AttendArgs& args) {
   const Rotation& rope = args.out_rope;
   const Rows& rows = args.out_rows;
@@ -36,14 +36,14 @@ bool finishes(const AttendArgs& args) {
          (rope.table == nullptr || rotary) && whole;
 }
 
-// Whether form_queries() does what comes before.
+// True if form_queries() can do the work before.
 bool forms_queries(const AttendArgs& args) {
   const Rotation& rope = args.query.rope;
   const bool rotary = !rope.half_split && rope.dims == kRopeDims && rope.offset + rope.dims == args.dims;
   return args.query.norm == nullptr && rope.table != nullptr && rotary;
 }
 
-// Of the row with the most.
+// Returns the number of keys of the row with the most.
 int most_keys(const AttendArgs& args, std::span<const RowSpan> spans) {
   int most = 1;
   for (const RowSpan& span : spans) {
@@ -55,8 +55,8 @@ int most_keys(const AttendArgs& args, std::span<const RowSpan> spans) {
   return most;
 }
 
-// Blocks that have a team's work, so that most processors have some. Clusters lie in groups of 16 or 18 processors: of
-// 132, at most 66 of 2, 30 of 4 and 15 of 8 run at once.
+// Returns the blocks that have a team's work, so that most processors have some. Clusters lie in groups of 16 or 18
+// processors: of 132, at most 66 clusters of 2, 30 of 4 and 15 of 8 run at once.
 int fastest_cluster(const Exec& exec, const AttendArgs& args, std::int64_t teams, int keys) {
   const int blocks = (std::min(keys, kSegmentKeys) + kBlockKeys - 1) / kBlockKeys, all = cuda_ops::processors(exec);
   if (args.dims != 512) return 1;
@@ -65,7 +65,7 @@ int fastest_cluster(const Exec& exec, const AttendArgs& args, std::int64_t teams
   return teams * 2 <= all ? 2 : 1;
 }
 
-// A plane, checked; rows of its pages are 2^shift.
+// Returns a plane, checked; rows of its pages are 2^shift.
 PlaneView aligned(const PlaneView& plane, int* shift) {
   SLUICE_CHECK(std::has_single_bit(static_cast<unsigned>(plane.rows_per_page)), "a power of two of rows in a page");
   *shift = std::countr_zero(static_cast<unsigned>(plane.rows_per_page));
@@ -74,7 +74,7 @@ PlaneView aligned(const PlaneView& plane, int* shift) {
   return plane;
 }
 
-// But for bf16, which attention itself makes.
+// Makes all forms but bf16, which attention itself makes.
 void make_other_forms(const Exec& exec, const AttendArgs& args) {
   Rows others = args.out_rows;
   others.forms[static_cast<std::size_t>(InputForm::kBf16)] = nullptr;

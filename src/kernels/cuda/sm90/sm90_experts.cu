@@ -1,5 +1,5 @@
-// experts (kernels/ops/experts.h) of the profile sm90: pairs sorted by expert are multiplied in groups, of as many rows as
-// an expert has about; the shared expert's products are those of all rows.
+// experts (kernels/ops/experts.h) of the profile sm90: pairs sorted by expert are multiplied in groups, of about as
+// many rows as an expert has; the shared expert multiplies all rows.
 #include <algorithm>
 
 #include "base/formats/number_formats.h"
@@ -20,12 +20,12 @@ using cuda_ops::PairLists;
 using cuda_ops::ActivationValues;
 using cuda_ops::Team;
 
-// m as the next product takes it: bf16, zeros behind. 8 values a thread.
+// Writes m in the form of the next product: bf16, followed by zeros. A thread has 8 values.
 struct ActivateAndRound {
   static constexpr int kThreads = 1;
   ActivationValues values;
   std::uint16_t* to;
-  int pieces;  // of a row
+  int pieces;  // pieces of a row
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int row = team.index / pieces, first = team.index % pieces * 8;
@@ -39,7 +39,7 @@ struct ActivateAndRound {
   }
 };
 
-// Zeros behind the `in` values of rows of `padded` ones.
+// Writes zeros after the `in` values of rows of `padded` ones.
 struct ClearBehind {
   static constexpr int kThreads = 1;
   std::uint16_t* to;
@@ -55,10 +55,10 @@ bool in_strips(const ExpertWeights& expert) {
   return cuda_sm90::in_strips(expert.gate) && cuda_sm90::in_strips(expert.up) && cuda_sm90::in_strips(expert.down);
 }
 
-// Of gate and up, and of m.
+// Rows of gate and up, and of m.
 struct InnerRows {
   float *gate, *up;
-  std::uint16_t *m, *whole;  // whole: of all ranks; m where one has all
+  std::uint16_t *m, *whole;  // whole: m of all ranks; m itself if one rank has all
 
   InnerRows(const ExpertWeights* expert, std::size_t rows, Carver& carver) {
     const auto inter = expert == nullptr ? 0 : static_cast<std::size_t>(expert->gate.out());
@@ -72,7 +72,7 @@ struct InnerRows {
 
 struct Work {
   PairLists lists{};
-  std::uint16_t* x;  // where the op's are not as kernels take them
+  std::uint16_t* x;  // used if the op's rows are not in the kernels' form
   InnerRows routed, shared;
   float *outputs, *shared_out;
 
@@ -93,7 +93,7 @@ struct Work {
   }
 };
 
-// The rows of the kernel that suits as many as an expert has about.
+// Returns the rows of the kernel that suits as many as an expert has about.
 int group_rows(const ExpertsArgs& args, int rows) {
   const int pairs = rows * args.slots, experts = static_cast<int>(args.experts.size());
   if (pairs <= 5 * experts) return kFewRows;
@@ -117,7 +117,7 @@ class StripExperts {
           !prepared && form == InputForm::kFp8};
   }
 
-  // other: not null: y, with what other kernels gave: the shared expert's output, or the slots' sum.
+  // other: if not null it is y, with the results of other kernels: the shared expert's output, or the slots' sum.
   void run(const Exec& exec, const float* other) {
     int piece = args_.rows;  // rows at once
     while (piece > 1 && work_bytes(piece) > cuda_ops::workspace_bytes(exec)) piece = (piece + 1) / 2;
@@ -128,7 +128,7 @@ class StripExperts {
 
  private:
   std::size_t work_bytes(int rows) const {
-    if (streams_experts(args_, rows)) return 0;  // checked where it is taken
+    if (streams_experts(args_, rows)) return 0;  // checked by that kernel
     if (tiles_experts(args_, rows)) return tile_bytes(rows);
     Carver carver(nullptr);
     const Work work(args_, shared_, rows, cuda_ops::groups_of(args_, rows, group_rows(args_, rows)), !x_.in_place(),
@@ -165,7 +165,7 @@ class StripExperts {
     cuda_ops::add(exec, AddArgs{rows, columns_, work.shared_out, args_.y + at});
   }
 
-  // The shared expert alone, in y, to which the others are added. What it takes from the workspace is free again then.
+  // Multiplies the shared expert alone, in y, to which the others are added. Its workspace is free again then.
   const float* multiply_shared(const Exec& exec, int first, int rows) {
     Carver carver(cuda_ops::workspace(exec, shared_bytes(rows)));
     const SharedWork work(*this, rows, carver);
@@ -260,7 +260,7 @@ class StripExperts {
     cuda_ops::combine_slots(exec, args_, first, rows, work.outputs, work.lists, other);
   }
 
-  // Rows of products that may use the workspace behind its first bytes.
+  // The rows of products that may use the workspace after its first `bytes` bytes.
   static StripRows behind(int rows, std::size_t bytes) {
     StripRows of_rows = StripRows::of(rows);
     of_rows.workspace_used = (bytes + 255) / 256 * 256;
@@ -272,7 +272,7 @@ class StripExperts {
     std::ptrdiff_t ldx;
     const std::int32_t* rows;
   };
-  // `staged`: where they were, if they are not taken where they lie.
+  // `staged`: where the rows were staged, if the kernels cannot read them where they lie.
   Inputs inputs(const StagedRows& from, const std::uint16_t* staged) const {
     if (!x_.in_place()) return {staged, padded(args_.hidden), nullptr};
     return {reinterpret_cast<const std::uint16_t*>(from.x), 2 * x_.ldx, nullptr};
@@ -305,7 +305,7 @@ class StripExperts {
 
   const ExpertsArgs& args_;
   const ExpertWeights* shared_;
-  int columns_;  // of y
+  int columns_;  // columns of y
   StagedRows x_{};
 };
 
@@ -323,7 +323,7 @@ void gather_inner(const Exec& exec, std::int64_t rows, const ExpertWeights& expe
   cuda_ops::launch(exec, rows * (padded(in) - in), ClearBehind{whole, in, padded(in)});
 }
 
-// Those that are FP8 in tiles (fp8_experts.h), and the others.
+// Computes the experts that are FP8 in tiles (fp8_experts.h), and the others.
 void experts_with_fp8(const Exec& exec, const ExpertsArgs& args, bool routed_fp8, bool shared_fp8) {
   ExpertsArgs fp8 = args, others = args;
   if (routed_fp8) {
@@ -332,7 +332,7 @@ void experts_with_fp8(const Exec& exec, const ExpertsArgs& args, bool routed_fp8
     fp8.slots = 0, fp8.experts = {};
   }
   (shared_fp8 ? others : fp8).shared = nullptr;
-  if (others.slots > 0 && in_strips(others.experts[0])) {  // which add what is in y
+  if (others.slots > 0 && in_strips(others.experts[0])) {  // these add to what is in y
     fp8_experts(exec, fp8, nullptr);
     return StripExperts(others, nullptr).run(exec, args.y);
   }
@@ -350,7 +350,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   const bool routed = args.slots > 0, routed_strips = routed && in_strips(args.experts[0]);
   const bool shared_strips = args.shared != nullptr && in_strips(*args.shared);
   if (!routed_strips && !shared_strips) return cuda_ops::experts(exec, args);
-  // What is not in strips comes first, in y, which is read before it is written.
+  // Experts that are not in strips come first, in y, which is read before it is written.
   ExpertsArgs others = args, strips = args;
   const bool one_of_each = (routed && !routed_strips) || (args.shared != nullptr && !shared_strips);
   if (one_of_each) {

@@ -1,8 +1,8 @@
 // hc_leave_enter (kernels/ops/hyper_connection.h) in two kernels. Its order is the header's but for the sum of squares:
 //   z is cut into blocks of 128; a block's sum is lanes16's, and S adds them in ascending order, from 0
 //   rho = 1 / sqrt(S / (4 * dim) + norm_eps)
-// Both need dims in whole blocks and fn as cuda_linear_packing() has it; other shapes take the ops of the header,
-// always.
+// Both need dims in whole blocks and fn as cuda_linear_packing() packs it; other shapes always use the ops of the
+// header.
 #include <algorithm>
 
 #include "kernels/composed/composed_rows.h"
@@ -20,18 +20,18 @@ using cuda_ops::Team;
 
 constexpr int kN = kHcStreams, kBlock = 128, kMostMixes = 24;
 
-// The sums of a row's blocks, in the workspace: [4 * dim / 128][kSums], a block's mixes and squares side by side.
+// The sums of a row's blocks, in the workspace: [4 * dim / 128][kSums], with a block's mixes followed by its squares.
 constexpr int kSquares = kMostMixes, kSums = 28;
 constexpr std::size_t row_floats(int dim) {
   return std::size_t{kSums} * static_cast<std::size_t>(kN * dim / kBlock);
 }
 
-// Rows of a group, where there are many; of these, and of the mixes, a thread has some.
+// Rows of a group, if there are many; a thread has some of these, and of the mixes.
 constexpr int kMostTogether = 16, kOfThread = kMostTogether / 4, kMixes = 3;
 
 // Expands some rows, and makes the blocks' sums of fn z and z * z. A team has the same block of each stream, of every
-// `groups`-th group of kRows rows: its part of fn is read once, before the kernels ahead have ended. Of 16 rows a warp
-// has a stream, a thread three mixes of four rows, and the next rows are on their way meanwhile.
+// `groups`-th group of kRows rows: its part of fn is read once, before the kernels ahead have ended. With 16 rows a
+// warp has a stream, a thread three mixes of four rows, and the next rows are on their way meanwhile.
 template <int kRows>
 struct ExpandAndMix {
   static constexpr int kThreads = 128, kChains = 96;  // a chain: a mix of a stream
@@ -46,15 +46,15 @@ struct ExpandAndMix {
   struct Shared {
     float4 weights[kChains * kWeightStride];
     Row z[kRows];
-    float4 post[2][kMany ? kRows : 1], comb[2][kMany ? kRows : 1][kN];  // of many rows, and the next
+    float4 post[2][kMany ? kRows : 1], comb[2][kMany ? kRows : 1][kN];  // for many rows: these and the next
   };
-  // Of rows t / 32 + 4 i, dims 4 (t % 32) and on.
+  // Values of rows t / 32 + 4 i, dims 4 (t % 32) and on.
   struct Ahead {
     float4 streams[kOfThread][kN], out[kOfThread];
   };
   const float *fn[2], *y, *post, *comb;
   float *x, *sums;
-  const std::int32_t* only;  // which rows of x; null: all
+  const std::int32_t* only;  // the rows of x; null: all
   int rows, dim, mixes, first_mixes, groups;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
@@ -104,7 +104,7 @@ struct ExpandAndMix {
       }
     }
   }
-  // A thread has a dim of all streams.
+  // Loads rows; a thread has a dim of all streams.
   SLUICE_DEVICE void load_rows(Shared& shared, int block, int first) const {
     const int d = static_cast<int>(threadIdx.x), at = block * kBlock + d;
     float before[kRows][kN], out[kRows];
@@ -170,7 +170,7 @@ struct ExpandAndMix {
             reinterpret_cast<const float4*>(y + static_cast<std::ptrdiff_t>(row) * dim + block * kBlock)[t % 32];
       }
     }
-    const int r = t / 8, piece = t % 8;  // of post and comb
+    const int r = t / 8, piece = t % 8;  // row and piece of post and comb
     if (y == nullptr || piece > kN || first + r >= rows) return;
     if (piece == kN) {
       cuda_ops::copy_16(&shared.post[buffer][r], post + (first + r) * kN);
@@ -197,7 +197,7 @@ struct ExpandAndMix {
 #pragma unroll
     for (int k = 0; k < kN; ++k) streams[k] = after[k];
   }
-  // Mixes 3 (lane % 8) and on of rows lane / 8 + 4 i.
+  // Adds products: mixes 3 (lane % 8) and on of rows lane / 8 + 4 i.
   SLUICE_DEVICE void add_many_products(const Shared& shared, int block, int first, int stream, int lane) const {
     const int mix = lane % 8 * kMixes;
     const float4* weights = shared.weights + (stream * kMostMixes + mix) * kWeightStride;
@@ -269,7 +269,7 @@ struct ExpandAndMix {
     }
   }
 
-  // By a warp: of all streams; of one.
+  // Add squares, by a warp: of all streams; of one.
   SLUICE_DEVICE void add_squares(const Shared& shared, int block, int first, int lane) const {
 #pragma unroll
     for (int i = 0; i < kRows * kN; i += 2) {
@@ -298,12 +298,12 @@ SLUICE_DEVICE void meet(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// A team has a row. Its first warp adds the blocks' sums and makes the coefficients; the others wait for `pre`,
-// collapse the streams and norm the result.
+// Finishes a row with a team. The first warp adds the blocks' sums and makes the coefficients. The others wait for
+// `pre`, collapse the streams and norm the result.
 //
-// What it takes is latency, a third of it that of instructions and weights, which the products before have driven out
-// of all caches. So it runs once for nothing, on whatever its shared memory holds and without a store, while the
-// kernels ahead still work.
+// Its time is latency, a third of it that of instructions and weights, which the products before have driven out of all
+// caches. So it runs once for nothing, on whatever its shared memory holds and without a store, while the kernels ahead
+// still work.
 struct FinishAndNorm {
   static constexpr int kNormThreads = 256, kThreads = 32 + kNormThreads;
   static constexpr bool kWaits = true;
@@ -371,7 +371,8 @@ struct FinishAndNorm {
     if (lane < kN * kN && real) args.comb[static_cast<std::ptrdiff_t>(row) * kN * kN + lane] = a;
   }
 
-  // Of a lane's element of the matrix: column lane % 4. Both halves of the warp do the same.
+  // Returns sinkhorn's result for a lane's element of the matrix, in column lane % 4. Both halves of the warp do the
+  // same.
   SLUICE_DEVICE float sinkhorn(float a, int iterations) const {
     const auto other = [](float value, int mask) { return __shfl_xor_sync(0xFFFFFFFFU, value, mask); };
     const auto sum_over = [&](float value, int far, int near) {
@@ -448,7 +449,7 @@ bool has_blocks(const HcLeaveEnterArgs& args) {
          args.normed.parts == 1 && args.normed.ld % 4 == 0 && aligned(args.norm) && aligned(args.normed.values);
 }
 
-// Rows [begin, end), as many as the workspace has room for.
+// Enters rows [begin, end), as many as the workspace has room for.
 void enter(const Exec& exec, HcLeaveEnterArgs args, int begin, int end, bool expands) {
   const auto& [fn, base, scale] = *args.weights;
   const int rows = end - begin, dim = args.dim, first = fn[0].out(), mixes = first + fn[1].out();
@@ -486,7 +487,7 @@ void enter(const Exec& exec, HcLeaveEnterArgs args, int begin, int end, bool exp
   constexpr int kAlone = 5, kMany = 512;
   rows <= kAlone ? mix(ExpandAndMix<1>{}) : rows < kMany ? mix(ExpandAndMix<4>{}) : mix(ExpandAndMix<kMostTogether>{});
   const std::size_t floats_of_team = static_cast<std::size_t>((kN + 1) * dim) + row_floats(dim) + 8;
-  constexpr int kRehearsed = 32;  // rows, of which each has a multiprocessor and waits for the kernels ahead
+  constexpr int kRehearsed = 32;  // at most this many rows: each has a multiprocessor and waits for the kernels ahead
   cuda_ops::launch(exec, rows,
                    FinishAndNorm{args, pairs, base, scale, sums, mixes, mixes == kN, gathers, rows <= kRehearsed},
                    floats_of_team * sizeof(float));

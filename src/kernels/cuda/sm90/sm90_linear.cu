@@ -1,5 +1,5 @@
-// linear (kernels/ops/linear.h) and project (kernels/ops/project.h) of the profile sm90: weights in strips in the order of
-// kernels/cuda/strip_layout.h, FP8 ones in tiles in that of kernels/cuda/fp8_layout.h, all others in that of the
+// linear (kernels/ops/linear.h) and project (kernels/ops/project.h) of the profile sm90. Weights in strips have the
+// order of kernels/cuda/strip_layout.h, FP8 ones in tiles that of kernels/cuda/fp8_layout.h, and all others that of the
 // headers.
 #include <algorithm>
 #include <vector>
@@ -15,7 +15,8 @@ namespace {
 
 using cuda_ops::Team;
 
-// Rows as kernels of strips take them: bf16 with zeros behind, side by side. 8 values a thread.
+// Stages rows in the form of the kernels of strips: bf16, contiguous, each row followed by zeros. A thread has 8
+// values.
 struct StageRows {
   static constexpr int kThreads = 1, kMost = kMostStripProducts;
   Staging all[kMost];
@@ -51,7 +52,7 @@ struct StageRows {
   }
 };
 
-// Eight values a thread, sixteen threads a block.
+// A thread has eight values, and sixteen threads have a block.
 struct RoundRowsToFp8 {
   static constexpr int kThreads = 16;
   std::uint16_t* x;
@@ -80,7 +81,7 @@ struct RoundRowsToFp8 {
   }
 };
 
-// Where a job's y is wanted as bf16, too: rows of `ld` values. Null: it is not.
+// Where a job's y goes as bf16, too: rows of `ld` values. Null: it is not wanted.
 struct Rounded {
   std::uint16_t* to = nullptr;
   std::ptrdiff_t ld = 0;
@@ -89,7 +90,7 @@ struct StripJob : LinearJob {
   Rounded rounded;
 };
 
-// Jobs of strips that read rows as they are or were staged.
+// Jobs of strips that read rows as they are or as they were staged.
 class StagedJobs {
  public:
   StagedJobs(int rows, std::span<const StripJob> jobs) : rows_(rows) {
@@ -166,7 +167,7 @@ class StagedJobs {
 }  // namespace
 
 bool in_strips(const LinearWeight& weight) {
-  const InputForm form = weight.input_form();  // of MXFP4, which alone is in strips of both
+  const InputForm form = weight.input_form();  // only MXFP4 is in strips with either form
   const bool rounds = form == InputForm::kFp8 && weight.view().format == WeightFormat::kMxfp4;
   return (form == InputForm::kBf16 || rounds) && StripLinear::takes(weight.view());
 }
@@ -194,8 +195,8 @@ void stage_rows(const Exec& exec, int rows, std::span<const Staging> all) {
   }
 }
 
-// Products of few rows of the two kinds that stand side by side in models: one launch, as a kernel costs more than what
-// it multiplies. Takes them off the list.
+// Multiplies products of few rows of the two kinds that stand next to each other in models in one launch, as a kernel
+// costs more than its products. Removes them from the list.
 static void multiply_two_kinds(const Exec& exec, const StripRows& rows, std::vector<StripProduct>& products) {
   if (rows.kernel_rows != kFewRows || rows.group_count != 0) return;
   std::vector<StripProduct> fp8, bf16;
@@ -210,7 +211,7 @@ static void multiply_two_kinds(const Exec& exec, const StripRows& rows, std::vec
   });
 }
 
-// Whether blocks of many rows would leave most processors idle, so that small teams, which read each weight once for
+// True if blocks of many rows would leave most processors idle. Then small teams, which read each weight once for
 // sixteen rows, are faster.
 static bool few_blocks(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
   constexpr int kStripsOfBlock = 8, kShareOfProcessors = 6;
@@ -250,7 +251,7 @@ void multiply_strips(const Exec& exec, const StripRows& rows, std::span<const St
 
 namespace {
 
-// rounded: of each job, or of none.
+// rounded: for each job, or for none.
 void multiply_jobs(const Exec& exec, const LinearArgs& args, std::span<const Rounded> rounded) {
   if (args.rows == 0) return;
   std::vector<StripJob> strips;
@@ -268,7 +269,7 @@ void multiply_jobs(const Exec& exec, const LinearArgs& args, std::span<const Rou
   if (!strips.empty()) StagedJobs(args.rows, strips).run(exec);
 }
 
-// Whether the kernels that multiply it round y to bf16.
+// True if the kernels that multiply it round y to bf16.
 bool rounds(int rows, const Product& product) {
   return rows <= kSomeRows && product.y.form(InputForm::kBf16) != nullptr && product.y.parts == 1 &&
          product.bias == nullptr && product.addend == nullptr && product.norm == nullptr &&
@@ -285,7 +286,7 @@ void project(const Exec& exec, const ProjectArgs& args) {
   std::vector<LinearJob> jobs;
   composed::products_of(args, jobs);
   std::vector<Rounded> rounded;
-  ProjectArgs left = args;  // whose forms nobody has made
+  ProjectArgs left = args;  // with the forms that are still to be made
   for (Product& product : std::span(left.products.data(), static_cast<std::size_t>(args.count))) {
     float*& form = product.y.forms[static_cast<std::size_t>(InputForm::kBf16)];
     const bool here = rounds(args.rows, product);

@@ -26,7 +26,7 @@ constexpr struct {
      {.format = WeightFormat::kMxfp4, .out = kOut, .in = kIn, .scale_format = ScaleFormat::kE8m0, .block_in = 32}},
 };
 
-// Packed bytes of finite weights of any size near 1.
+// Makes packed bytes of finite weights of any size near 1.
 std::vector<std::byte> random_weights(const StripLinear& weight, std::mt19937& random) {
   std::vector<std::byte> bytes(weight.bytes());
   const auto put = [&](std::size_t at, std::uint32_t word) { std::memcpy(bytes.data() + at, &word, sizeof word); };
@@ -81,7 +81,7 @@ class StripCheck {
     return Result<DeviceMemory>(std::move(memory));
   }
 
-  // Row kRow of `rows` rows.
+  // Computes row kRow of `rows` rows.
   Result<std::vector<std::uint32_t>> row(cuda_sm90::StripProduct product, int first, StripRows rows) {
     product.x += std::ptrdiff_t{first} * kIn;
     multiply_strips(exec_, rows, {&product, 1});

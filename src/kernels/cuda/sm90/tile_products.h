@@ -1,6 +1,7 @@
-// Products with hundreds of rows: tiles of 128 or 256 outputs and up to 192 or 112 rows, multiplied by two warpgroups
+// Products with hundreds of rows: tiles of 128 or 256 outputs and up to 192 or 112 rows. Two warpgroups multiply them
 // from rings in shared memory that a third fills, from one tile to the next. A warp decodes its strips in registers, so
 // each weight once for all rows of a tile.
+// Used by expert_tile_launch.h and tiles.cu.
 #pragma once
 
 #include <bit>
@@ -13,17 +14,19 @@
 
 namespace sluice::cuda_sm90 {
 
-// What tiles give: y; or m = SwiGLU of two products. A warp with two strips has one of each. With one the first group
-// of warps has gate's and the second up's, and at the end they exchange sums of half of the rows.
+// The results of tiles: y; or m = SwiGLU of two products. For m, a warp with two strips has one of each. With one
+// strip, the first group of warps has gate's and the second up's, and at the end they exchange sums of half of the
+// rows.
 enum class TileOutput { kY, kInner };
 
 struct TileLaunch {
   StripProduct products[kMostStripProducts];  // kInner: gate, up
   std::int32_t first_tile[kMostStripProducts];
   std::int32_t count, rows, tiles;
-  const std::int32_t* groups;  // its first group, and the one behind its last; null: the products have none
-  // The launch before reads what this one does, and has waited for it: so that its last tiles and the first ones of
-  // this one go side by side, this one waits only at its end. It reads past the first cache, which may be older.
+  const std::int32_t* groups;  // its first group, and the end of its groups; null: the products have none
+  // The launch before reads memory that this one also reads, and has waited for it. So this one waits only at its end,
+  // and its first tiles run together with the last ones of that launch. It reads past the first cache, which may be
+  // older.
   bool follows;
   // kInner:
   std::uint16_t* m;      // [rows, out] bf16
@@ -31,7 +34,8 @@ struct TileLaunch {
   Activation activation;
 };
 
-// kStrips: of a warp. With two the product has one segment; with one there are registers for a segment and their sum.
+// kStrips: strips of a warp. With two the product has one segment; with one there are registers for a segment and their
+// sum.
 template <StripKind kKind, int kStrips, int kRows, TileOutput kOutput>
 struct TileProducts {
   static constexpr int kThreads = 384, kResident = 1;
@@ -46,10 +50,10 @@ struct TileProducts {
   static constexpr int kExchangeBytes = kExchanges ? kWarps * 32 * kRows : 0;
   static constexpr int kMostStages = (220 * 1024 - kChunks * kChunkBytes - kExchangeBytes) / kRowStageBytes;
   static constexpr int kStages = kMostStages < 10 ? kMostStages : 10;
-  static constexpr int kRowsThreads = 128, kCopies = (kRows + 15) / 16;  // of 16 bytes, of a thread and stage
+  static constexpr int kRowsThreads = 128, kCopies = (kRows + 15) / 16;  // copies of 16 bytes, for a thread and stage
   static constexpr int kSums = kRows / 2;
-  // Registers of a thread, which the groups take from each other: a block starts with 168 of each, and waits forever
-  // for more than they have together.
+  // Registers of a thread, which the groups hand to each other: a block starts with 168 for each, and waits forever for
+  // more than they have together.
   static constexpr int kFillRegisters = kRows > 128 ? 56 : 64, kMultiplyRegisters = kRows > 128 ? 224 : 216;
   static_assert(kFillRegisters + 2 * kMultiplyRegisters <= 3 * 168);
   static_assert(kStages >= (kRows > 128 ? 3 : 4) && kRows % (kExchanges ? 16 : 8) == 0);
@@ -61,10 +65,10 @@ struct TileProducts {
 
   struct Tile {
     const StripProduct* product;
-    const std::byte* data[2];  // of the weight; kInner: of gate and up
+    const std::byte* data[2];  // the weight; kInner: gate and up
     int first, rows, strip;    // the first row and strip
   };
-  // The tiles of a group side by side.
+  // Returns the number of tiles before a group's.
   SLUICE_DEVICE int tiles_before(int group) const {
     return __ldcg(launch.groups + group) * ((launch.products[0].weight.strips + kTileStrips - 1) / kTileStrips);
   }
@@ -100,7 +104,7 @@ struct TileProducts {
     return std::bit_cast<RowGroup>(words);
   }
 
-  // Behind the first address that is a multiple of 1,024.
+  // The rings, after the first address that is a multiple of 1,024.
   struct Rings {
     static constexpr std::uint32_t kChunksAt = kStages * kRowStageBytes,
                                    kExchangeAt = kChunksAt + kChunks * kChunkBytes,
@@ -126,7 +130,7 @@ struct TileProducts {
       fence_barriers();
     }
     __syncthreads();
-    // What a launch without groups multiplies is known: its first weights are on their way before it waits.
+    // A launch without groups knows its products: its first weights are on their way before it waits.
     if (threadIdx.x >= 256 && launch.groups == nullptr) start_chunks(at, team.index);
     if (!launch.follows) cuda_ops::wait_for_kernels();
     cuda_ops::let_next_kernel_start();
@@ -142,12 +146,12 @@ struct TileProducts {
     if (launch.follows) cuda_ops::wait_for_kernels();
   }
 
-  // Of the strips that a tile has each warp of the third group copies a quarter, a lane one; other lanes none.
+  // Each warp of the third group copies a quarter of a tile's strips, a lane one strip; other lanes copy none.
   static SLUICE_DEVICE int copied_by(int thread) {
     constexpr int kLanes = kCopiedStrips / 4;
     return thread % 32 < kLanes ? thread / 32 * kLanes + thread % 32 : kCopiedStrips;
   }
-  // All stages of the first tile's weights.
+  // Starts all stages of the first tile's weights.
   SLUICE_DEVICE void start_chunks(const Rings& at, int index) const {
     if (index >= launch.tiles) return;
     const Tile of = tile(index);
@@ -159,11 +163,12 @@ struct TileProducts {
     }
   }
 
-  // The third warpgroup: thread t copies piece t % 8 of rows t / 8, and 16 further; some the weights, too.
+  // Fills the rings, by the third warpgroup: thread t copies piece t % 8 of rows t / 8, and 16 further; some threads
+  // copy the weights, too.
   SLUICE_DEVICE void fill(const Rings& at, int index, int count) const {
     const int thread = static_cast<int>(threadIdx.x) - 256;
     const int copied = copied_by(thread);
-    bool started = launch.groups == nullptr;  // all stages of weights are
+    bool started = launch.groups == nullptr;  // all stages of weights are started
     int stage = 0, stage_parity = 1, chunk = 0, chunk_parity = 1;
     const std::uint32_t to = at.rows(0) + thread / 8 * 128 + (thread % 8 ^ thread / 8 % 8) * 16;
     for (; index < count; index += gridDim.x) {
@@ -190,7 +195,7 @@ struct TileProducts {
         }
         wait_phase(at.rows_free(stage), stage_parity);
 #pragma unroll
-        for (int i = 0; i < kCopies; ++i) {  // what columns without a row give is not stored
+        for (int i = 0; i < kCopies; ++i) {  // the results of columns without a row are not stored
           if (thread / 8 + 16 * i < rows) {
             copy_piece(to + stage * kRowStageBytes + i * 2048, x + from[i] + cell * 8);
           }
@@ -205,11 +210,11 @@ struct TileProducts {
   static SLUICE_DEVICE void copy_piece(std::uint32_t to, const void* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
   }
-  // Strip `copied` of the tile.
+  // Returns strip `copied` of the tile.
   static SLUICE_DEVICE StripAt copied_strip(const Tile& of, const StripLinear& w, int copied) {
     const int own = kExchanges ? copied % kTileStrips : kInner ? copied / 2 : copied;
     const bool second = kExchanges ? copied >= kTileStrips : kInner && copied % 2 == 1;
-    // Those past the last are not stored.
+    // Strips past the last are not stored.
     return StripAt(w, second ? of.data[1] : of.data[0], min(of.strip + own, w.strips - 1));
   }
   static SLUICE_DEVICE void fill_chunk(std::uint32_t to, std::uint32_t barrier, const StripAt& from,
@@ -220,7 +225,7 @@ struct TileProducts {
       scales_at = cell / w.scale_cells * 16;
       scale_bytes = (cell + cells - 1) / w.scale_cells * 16 + 16 - scales_at;
     }
-    if constexpr (kKind == StripKind::kMxfp4) bytes = kFp4PieceBytes;                    // its scales with it
+    if constexpr (kKind == StripKind::kMxfp4) bytes = kFp4PieceBytes;                    // its scales follow it
     if (copied == 0) arrive_and_expect(barrier, kCopiedStrips * (bytes + scale_bytes));  // before or after others copy
     if (copied == kCopiedStrips) return;
     const std::uint32_t at = to + copied * kStripBytes;
@@ -254,7 +259,7 @@ struct TileProducts {
     }
   }
 
-  // Warp w of the two groups has strips kStrips w and on of a tile.
+  // Multiplies tiles; warp w of the two groups has strips kStrips w and on of a tile.
   SLUICE_DEVICE void multiply(const Rings& at, int index, int count) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     int stage = 0, stage_parity = 0, chunk = 0, chunk_parity = 0;
@@ -269,8 +274,8 @@ struct TileProducts {
       }
       int segment = 0, left = w.segment_cells, in_chunk = 0;
       bool add = false;
-      [[maybe_unused]] float scales[2] = {1.0F, 1.0F};  // of the segment
-      std::uint32_t a[4][2][4];                         // of groups of two steps, two of them for each strip
+      [[maybe_unused]] float scales[2] = {1.0F, 1.0F};  // the segment's scales
+      std::uint32_t a[4][2][4];                         // for groups of two steps, two of them for each strip
       for (int cell = 0; cell < w.cells; ++cell) {
         if constexpr (kKind == StripKind::kFp8Scaled) {
           if (!add) take_scales(of, w, warp, lane, segment, scales);
@@ -278,9 +283,9 @@ struct TileProducts {
         if (in_chunk == 0) wait_phase(at.chunk_full(chunk), chunk_parity);
         [[maybe_unused]] Cell<kKind> cells[kStrips];
         const std::uint32_t strips_at = at.chunk(chunk) + warp * kStrips * kStripBytes;
-        const int block = w.scale_cells == 1 ? in_chunk : 0;  // or it is even
+        const int block = w.scale_cells == 1 ? in_chunk : 0;  // else scale_cells is even
 #pragma unroll
-        for (int s = 0; s < kStrips && kKind != StripKind::kBf16; ++s) {  // those of bf16 come when they are needed
+        for (int s = 0; s < kStrips && kKind != StripKind::kBf16; ++s) {  // bf16 cells are loaded when they are needed
           take(cells[s], strips_at + s * kStripBytes, in_chunk, block, lane);
         }
         wait_phase(at.rows_full(stage), stage_parity);
@@ -327,7 +332,7 @@ struct TileProducts {
       }
       wait_group<0>();
       release(at.rows_free(stage == 0 ? kStages - 1 : stage - 1), lane);
-      const Tile done = tile(index);  // again, rather than in registers all the time
+      const Tile done = tile(index);  // computed again, rather than held in registers all the time
       if constexpr (kExchanges) {
         exchange(at, done, warp, lane, total);
       } else if constexpr (kStrips == 1) {
@@ -362,13 +367,13 @@ struct TileProducts {
       for (int e = 0; e < 2; ++e) {
         if (8 * i + first + e >= of.rows) continue;
         float* to = y + e * product.ldy;
-        if (has[0]) to[0] = sums[4 * i + e] + 0.0F;  // of a segment
+        if (has[0]) to[0] = sums[4 * i + e] + 0.0F;  // sums of a segment
         if (has[1]) to[8] = sums[4 * i + 2 + e] + 0.0F;
       }
     }
   }
-  // Exchanges one strip of each warp: gate's warps take up's sums of the first half of the rows, and give their sums of
-  // the second half.
+  // Exchanges one strip of each warp: gate's warps receive up's sums of the first half of the rows, and give their sums
+  // of the second half.
   SLUICE_DEVICE void exchange(const Rings& at, const Tile& of, int warp, int lane, const float (&total)[kSums]) const {
     constexpr int kHalf = kSums / 2, kPieces = kHalf / 4;
     const int pair = warp % kTileStrips;
@@ -378,7 +383,7 @@ struct TileProducts {
       return at.base + Rings::kExchangeAt + static_cast<std::uint32_t>(((of_warp * kPieces + piece) * 32 + lane) * 16);
     };
 #pragma unroll
-    for (int i = 0; i < kHalf; ++i) gate[i] = second ? total[i] : total[kHalf + i];  // what is given
+    for (int i = 0; i < kHalf; ++i) gate[i] = second ? total[i] : total[kHalf + i];  // the sums to give
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       asm volatile("st.shared.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(place(warp, i)), "f"(gate[4 * i]),
@@ -402,7 +407,7 @@ struct TileProducts {
     put_inner(of, of.strip + pair, lane, second ? kRows / 2 : 0, gate, up);
   }
   static SLUICE_DEVICE void meet(int pair) { asm volatile("bar.sync %0, 64;" ::"r"(1 + pair) : "memory"); }
-  // Transposed, so that a lane has two outputs of a row side by side. first: the first row in the tile.
+  // Transposes, so that a lane has two adjacent outputs of a row. first: the first row in the tile.
   template <int kOf>
   SLUICE_DEVICE void put_inner(const Tile& of, int strip, int lane, int first, const float (&gate)[kOf],
                                const float (&up)[kOf]) const {
@@ -434,7 +439,7 @@ struct TileProducts {
   }
 };
 
-// Launches `tiles` of it at most, on all processors.
+// Launches at most `tiles` tiles, on all processors.
 template <StripKind kKind, int kStrips, int kRows, TileOutput kOutput>
 void launch_tiles(const Exec& exec, const TileLaunch& launch) {
   using Kernel = TileProducts<kKind, kStrips, kRows, kOutput>;

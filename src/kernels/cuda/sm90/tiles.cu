@@ -1,5 +1,5 @@
-// Products with hundreds of rows, of weights that are not experts' (tile_products.h); and with fewer rows of weights
-// that have several segments, which are products of their own then.
+// Products with hundreds of rows, for weights that are not experts' (tile_products.h). With fewer rows it has weights
+// of several segments, which are products of their own then.
 #include <algorithm>
 #include <vector>
 
@@ -9,12 +9,12 @@
 namespace sluice::cuda_sm90 {
 namespace {
 
-// Strips of a tile.
+// Returns the strips of a tile.
 int tile_strips(const StripProduct& product) {
   return product.weight.segments == 1 && product.weight.kind != StripKind::kFp8Scaled ? 16 : 8;
 }
-// Rows of tiles of 16 strips, whose warps have no registers for more than 112: the lesser of what tiles take, as much
-// as their rows and about 40 for the weights.
+// Returns the rows of tiles of 16 strips, whose warps have no registers for more than 112. It chooses the least time:
+// tiles cost as much as their rows and about 40 for the weights.
 int wide_tile_rows(int rows) {
   const auto cost = [&](int of_tile) { return (rows + of_tile - 1) / of_tile * (of_tile + 40); };
   return cost(64) < cost(112) ? 64 : 112;
@@ -48,7 +48,7 @@ void launch(const Exec& exec, int rows, std::span<const StripProduct> products, 
   }
 }
 
-// Sums of segments, added in ascending order; an output a thread.
+// Adds the sums of segments in ascending order; a thread has an output.
 struct AddSegments {
   static constexpr int kThreads = 1;
   struct Product {
@@ -79,7 +79,7 @@ struct AddSegments {
   }
 };
 
-// A segment as a product of one.
+// Makes a product of one segment.
 StripProduct segment_product(const StripProduct& product, int segment, float* sums) {
   const StripLinear& w = product.weight;
   const int first = segment * w.segment_cells;
@@ -116,7 +116,7 @@ bool multiply_segments(const Exec& exec, const StripRows& rows, std::span<const 
                         first.segments > 1 && std::ranges::all_of(products, alike) &&
                         rows.workspace_used <= cuda_ops::workspace_bytes(exec) &&
                         sums * sizeof(float) <= cuda_ops::workspace_bytes(exec) - rows.workspace_used;
-  // No cluster of blocks (many_rows.cu) shares a strip of other numbers of segments.
+  // No cluster of blocks (many_rows.cu) shares a strip with another number of segments.
   const bool shared = first.segments == 2 || first.segments == 4 || first.segments == 8;
   const bool suits = (rows.rows <= kTileRows && 3 * tiles / 2 >= cuda_ops::processors(exec)) ||
                      (rows.rows <= kManyRows && !shared && 4 * tiles >= cuda_ops::processors(exec));
@@ -145,7 +145,7 @@ bool multiply_segments(const Exec& exec, const StripRows& rows, std::span<const 
 bool fills_tiles(const Exec& exec, const StripRows& rows, std::span<const StripProduct> products) {
   std::int64_t tiles = 0;
   for (const StripProduct& product : products) {
-    // Up to 64 rows, of which tiles of 8 strips would have more than they can.
+    // With up to 64 rows, tiles of 8 strips would have room for more rows than there are.
     if (rows.rows <= kManyRows && tile_strips(product) == 8) return false;
     tiles += tiles_of(rows.rows, product);
   }

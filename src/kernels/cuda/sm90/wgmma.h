@@ -1,10 +1,11 @@
 // The tensor-core instruction of a warpgroup (four warps), whose operands lie in shared memory, and the barriers by
 // which warpgroups hand tiles to each other.
 //
-// A tile is rows of 128 bytes (64 values of f16), 1,024 bytes aligned; the 16-byte piece i of row r lies at piece
-// i ^ (r % 8) (tile_piece()), which is the hardware's swizzle of 128 bytes. Wider rows are several tiles.
-// Registers of d, [64 rows, n]: warp w of the group has rows 16 w + l / 4 and 8 further of lane l; register 4 i + 2 h +
-// e is column 8 i + 2 (l % 4) + e of row 16 w + l / 4 + 8 h.
+// A tile is rows of 128 bytes (64 values of f16), 1,024 bytes aligned. The 16-byte piece i of row r lies at piece i
+// ^ (r % 8) (tile_piece()), which is the hardware's swizzle of 128 bytes. Wider rows are several tiles. The registers
+// of d, [64 rows, n]: warp w of the group has rows 16 w + l / 4 and 8 further for lane l. Register 4 i + 2 h + e is
+// column 8 i + 2 (l % 4) + e of row 16 w + l / 4 + 8 h.
+// Used by attend_rows.h, cluster.h and wgmma_bf16.h.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -15,24 +16,26 @@ namespace sluice::cuda_sm90 {
 
 inline constexpr int kSwizzledRows = 64, kTileRowBytes = 128, kTileBytes = kSwizzledRows * kTileRowBytes;
 
-// Where piece `piece` of 16 bytes of row `row` of a tile lies.
+// Returns where piece `piece` of 16 bytes of row `row` of a tile lies.
 SLUICE_HD constexpr int tile_piece(int row, int piece) {
   return row * kTileRowBytes + (piece ^ row % 8) * 16;
 }
 
-// An operand as the instruction is told of it: where it begins, in units of 16 bytes, and its form.
+// An operand in the instruction's form: where it begins, in units of 16 bytes, and its layout.
 struct GroupOperand {
   std::uint32_t at, form;
 };
-// In a cluster an address says above its 18 bits which block's it is; the instruction has something else there.
+// In a cluster, an address says in the bits above its 18 which block it belongs to. The instruction has other fields
+// there.
 SLUICE_DEVICE std::uint32_t operand_address(const void* shared) {
   return (shared_address(shared) & 0x3FFFFU) >> 4;
 }
-// The values that are multiplied and added lie side by side in a row; a step of 16 of them is 32 bytes further.
+// An operand whose values that are multiplied and added are adjacent in a row; a step of 16 of them is 32 bytes
+// further.
 SLUICE_DEVICE GroupOperand inner_operand(const void* shared) {
   return {operand_address(shared) | 1U << 16, 1U << 30 | 1024U >> 4};
 }
-// They lie in a column, 16 rows further a step; 64 more values of a row are a tile further.
+// An operand whose values lie in a column, 16 rows further a step; 64 more values of a row are a tile further.
 SLUICE_DEVICE GroupOperand outer_operand(const void* shared) {
   return {operand_address(shared) | std::uint32_t{kTileBytes} >> 4 << 16, 1U << 30 | 1024U >> 4};
 }
@@ -49,8 +52,8 @@ SLUICE_DEVICE void multiply_group(float (&d)[32], GroupOperand a, GroupOperand b
       : SLUICE_SUMS_32("+f", 0)
       : "r"(a.at), "r"(a.form), "r"(b.at), "r"(b.form), "n"(kTransposed ? 1 : 0));
 }
-// a lies in registers: of a step, columns 2 t and 2 t + 1 (t = l % 4) of rows l / 4 and l / 4 + 8 of the warp's
-// sixteen, then the same of columns 8 further.
+// a lies in registers. For a step these are columns 2 t and 2 t + 1 (t = l % 4) of rows l / 4 and l / 4 + 8 of the
+// warp's sixteen, then the same of columns 8 further.
 SLUICE_DEVICE void multiply_group(float (&d)[32], const std::uint32_t (&a)[4], GroupOperand b) {
   asm volatile(
       "{\n.reg .b64 b;\nmov.b64 b, {%36, %37};\n"
@@ -85,8 +88,8 @@ SLUICE_DEVICE void multiply_group_rows(float (&d)[32], const std::uint32_t (&a)[
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.at), "r"(b.form));
 }
 
-// Between what computes the registers of d, or of a, and products, and between products and what reads them: the
-// compiler moves nothing across.
+// Stands between the code that computes the registers of d, or of a, and products, and between products and code that
+// reads them: the compiler moves nothing across.
 template <int kCount>
 SLUICE_DEVICE void hold(float (&d)[kCount]) {
 #pragma unroll
@@ -106,12 +109,12 @@ template <int kLeft>
 SLUICE_DEVICE void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
-// What this thread wrote to shared memory is seen by tensor cores, once a barrier says that it was written.
+// After it, and a barrier, tensor cores see what this thread wrote to shared memory.
 SLUICE_DEVICE void show_tensor_cores() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A barrier in shared memory, of phases: one is over when `arrivals` threads have arrived in it.
+// A barrier in shared memory, with phases: a phase is over when `arrivals` threads have arrived in it.
 struct SharedBarrier {
   std::uint64_t bits;
 
@@ -121,7 +124,7 @@ struct SharedBarrier {
   SLUICE_DEVICE void arrive() {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&bits)) : "memory");
   }
-  // Until phase `phase` (0, 1, ...) is over, of which only the last two are told apart.
+  // Waits until phase `phase` (0, 1, ...) is over; only the last two are distinguished.
   SLUICE_DEVICE void wait(int phase) {
     asm volatile(
         "{\n.reg .pred p;\nagain:\n"
@@ -132,7 +135,8 @@ struct SharedBarrier {
   }
 };
 
-// Of this warp's threads, all of the same number of registers from here on; four warps of a group together.
+// Sets the registers of this warp's threads from here on, the same number for all; four warps of a group call it
+// together.
 template <int kRegisters>
 SLUICE_DEVICE void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));

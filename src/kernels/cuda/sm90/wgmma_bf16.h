@@ -1,4 +1,5 @@
 // The tensor-core instruction of a warpgroup (wgmma.h) for bf16: operands of attention over rows in bf16.
+// Used by attend_list_parts.h.
 #pragma once
 
 #include "kernels/cuda/sm90/wgmma.h"
@@ -23,7 +24,7 @@ SLUICE_DEVICE void multiply_bf16(float (&d)[64], GroupOperand a, GroupOperand b)
       : SLUICE_SUMS_64("+f", 0)
       : "r"(a.at), "r"(a.form), "r"(b.at), "r"(b.form), "n"(kTransposed ? 1 : 0));
 }
-// a lies in registers, as multiply_group() of wgmma.h has it; b as [k, n].
+// a lies in registers, as for multiply_group() of wgmma.h; b as [k, n].
 SLUICE_DEVICE void multiply_bf16(float (&d)[32], const std::uint32_t (&a)[4], GroupOperand b) {
   asm volatile(
       "{\n.reg .b64 b;\nmov.b64 b, {%36, %37};\n"

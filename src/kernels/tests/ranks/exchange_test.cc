@@ -1,5 +1,5 @@
 // The exchange of GPUs' ranks (kernels/cuda/exchange_view.h): where its pieces lie, and its kernels compiled for the
-// CPU, a thread a rank, which come late at random.
+// CPU, with a thread for each rank, which is late at random.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -40,7 +40,7 @@ class HostRanks final : public CudaExchange {
   std::uint64_t fault() const { return fault_; }
   Exec exec(int rank) { return {&pool_, &scalar_kernels(), &cuda_emulated_op_table(), nullptr, {rank, ranks(), this}}; }
 
-  // Each rank but `missing` gathers all cases; what lies in its memory then.
+  // Lets each rank but `missing` gather all cases; returns the memory of each rank afterwards.
   std::vector<std::vector<std::vector<std::uint32_t>>> gather(const std::vector<GatherCase>& cases, int missing = -1) {
     std::vector<std::vector<std::vector<std::uint32_t>>> found(memory_.size());
     std::vector<std::thread> threads;

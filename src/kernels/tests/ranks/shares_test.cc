@@ -43,7 +43,7 @@ std::vector<float> multiply(const WeightView& view, InputForm form, int rows, st
   return y;
 }
 
-// The index in `share`, [rows, columns], of the first value that `whole`, [rows, ranks * columns], has not at the
+// The index in `share`, [rows, columns], of the first value that differs from `whole`, [rows, ranks * columns], at the
 // rank's place; -1: none.
 std::ptrdiff_t first_other(const std::vector<float>& share, const std::vector<float>& whole, int rows, int rank,
                            int ranks) {
@@ -78,7 +78,8 @@ TEST(SharesOfWeights, HaveTheBitsOfTheWholeInEveryFormat) {
   }
 }
 
-// Every format that strips take, as a whole that is wide where its shares are not, and as one that is not.
+// Every format that strips can hold, once with a whole weight that is wide although its shares are not, and once with
+// one that is not.
 TEST(SharesOfStrips, HaveTheSegmentsOfTheWhole) {
   for (const WeightForm& form : {kBf16, kE8m0, kF32Scales, kMxfp4}) {
     for (const int out : {kWideOutputs, 1024}) {
@@ -150,8 +151,8 @@ TEST(SharesOfFp8Tiles, HaveTheCodesAndScalesOfTheWhole) {
   }
 }
 
-// Pairs lie in an expert's rows in one order, whatever its threads do: more pairs than a team has threads, which take
-// them in an order that is not theirs.
+// Pairs lie in an expert's rows in one order, whatever its threads do. There are more pairs than a team has threads,
+// which reserve places in any order.
 TEST(PairsOfRanks, AreInTheOrderOfTheirNumbers) {
   constexpr int kExperts = 7, kSlots = 3, kRows = 517, kPairs = kRows * kSlots;
   std::mt19937 random(24);

@@ -1,4 +1,5 @@
 // The answers of /v1/responses and /v1/messages, whole and streamed.
+// Used by agent_endpoints.cc, messages_answer.cc, responses_answer.cc and serve/http/http_answer.cc.
 #pragma once
 
 #include <boost/json/object.hpp>

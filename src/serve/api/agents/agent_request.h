@@ -3,6 +3,7 @@
 // Their bodies are read by the table of fields (field_table.h) and written as the body of a chat request, which then is
 // parsed as any other. So what chat learns (tools, formats, sampling) these have, too. Errors name the fields of the
 // body that the client sent. Thread safety: plain values, pure functions.
+// Used by serve/api/agents and serve/api/openai.
 #pragma once
 
 #include <boost/json/array.hpp>

@@ -1,6 +1,7 @@
 // The tools of a /v1/responses request that its client runs: functions, functions in namespaces (how coding agents send
 // those of their servers), and custom tools, whose input is free text. All are on offer to the model as functions, and
 // its calls go back by the client's names. Thread safety: plain values.
+// Used by agent_answer.h, agent_request.h and responses_request.cc.
 #pragma once
 
 #include <boost/json/array.hpp>

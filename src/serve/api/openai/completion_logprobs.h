@@ -4,6 +4,7 @@
 // lists, so that top_logprobs[i][tokens[i]] is token_logprobs[i] for every token. text_offset counts the characters of
 // the choice's text before a token, and for a piece those before its character. Tokens that the text does not show take
 // no room in it. Thread safety: belongs to one choice.
+// Used by completion_answer.cc.
 #pragma once
 
 #include <cstdint>

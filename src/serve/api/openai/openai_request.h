@@ -3,6 +3,7 @@
 // The fields are those of field_table.h. Every error names the field, what was expected and what was found. Fields that
 // have no effect here (user, metadata, ...) are ignored. Fields whose effect is missing are refused unless they ask for
 // nothing. Unknown fields are ignored and named, or refused. Thread safety: plain values, pure functions.
+// Used by serve, serve/api, serve/api/agents, serve/api/openai and serve/generate.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 //
 // An AnswerWriter turns the deltas of a request's choices into the bytes to send: server-sent events as they come, or
 // one JSON object at the end. Thread safety: belongs to one request.
+// Used by serve/api/agents, serve/api/openai, serve/generate, serve/http and serve/observe.
 #pragma once
 
 #include <cstdint>

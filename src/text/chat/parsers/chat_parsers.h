@@ -12,6 +12,7 @@
 //
 // A syntax that no older model has is one more file and one more line in chat_parsers.cc.
 // Thread safety: pure functions.
+// Used by text/chat/templates/template_chat.h.
 #pragma once
 
 #include <memory>

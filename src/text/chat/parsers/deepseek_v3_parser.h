@@ -12,6 +12,7 @@
 // a missing marker is implied by the next one. A call without a name is content. Arguments are completed to JSON
 // wherever they break off; other text before the end of the call is content, except a fence. A call whose name is not
 // complete at the end of the answer is dropped. Thread safety: belongs to one answer.
+// Used by chat_parsers.cc.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // DeltaSink: collects the deltas of an answer in order, adjacent texts joined.
 // Thread safety: belongs to one parser.
+// Used by text/chat/parsers.
 #pragma once
 
 #include <string>

@@ -20,6 +20,7 @@
 // - A missing closing tag is implied by the next tag that cannot stand where it is, or by the model ending the
 //   answer. So the arguments of every call are JSON, unless a stop string or the limit of tokens cuts them off: those
 //   lack their closing brace.
+// Used by chat_parsers.cc, text/chat/deepseek_v32_chat.cc, text/chat/deepseek_v4_chat.cc and text/chat/dsml_calls.h.
 #pragma once
 
 #include <string>

@@ -9,6 +9,7 @@
 // answers: a tag that no call follows is content, and so is an object without a name. Once a call has started, its
 // arguments are completed to JSON wherever they break off, and other text before the closing tag is content. A missing
 // closing tag is implied. Thread safety: belongs to one answer.
+// Used by chat_parsers.cc.
 #pragma once
 
 #include "grammar/call_markup.h"

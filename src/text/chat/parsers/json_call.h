@@ -4,6 +4,7 @@
 // The call starts as soon as its name and the beginning of its arguments are known; from then on the arguments stream.
 // Arguments that are no object are passed on when they are complete: a string that holds an object as that object, null
 // and nothing as {}. Thread safety: belongs to one parser.
+// Used by json_calls_parser.h.
 #pragma once
 
 #include <cstddef>

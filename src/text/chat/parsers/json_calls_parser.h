@@ -3,6 +3,7 @@
 //
 // An object that turns out to be no call is content, with the tag before it. Once a call has started, its arguments are
 // completed to JSON wherever they break off. Thread safety: belongs to one answer.
+// Used by hermes_parser.h and llama3_parser.h.
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 // A key, a comma, a number, an escape and the like are held back until what was taken so far, they and a completion are
 // certain to be JSON. So the arguments of a tool call can be streamed, and are JSON even if the answer ends or goes
 // wrong in the middle. Thread safety: belongs to one parser.
+// Used by deepseek_v3_parser.h and json_call.h.
 #pragma once
 
 #include <cstddef>

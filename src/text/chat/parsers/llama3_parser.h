@@ -7,6 +7,7 @@
 // Malformed answers: an object that is not a call (no name, or no parameters) is content, with the tag before it, and
 // so is everything after it, up to another tag. Once a call has started, its arguments are completed to JSON wherever
 // they break off; the rest is content. Thread safety: belongs to one answer.
+// Used by chat_parsers.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // Looking for the markers of a chat protocol in a text that is still growing.
 // Thread safety: pure functions.
+// Used by delta_sink.h and dsml_parser.cc.
 #pragma once
 
 #include <cstddef>

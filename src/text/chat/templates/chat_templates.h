@@ -4,6 +4,7 @@
 // of tokenizer_config.json: a text, or a list of {"name", "template"}; else in that key of chat_template.json. A GGUF
 // file has them in its metadata. With tools "tool_use" is taken if there is one, else "default". Thread safety: plain
 // values.
+// Used by template_chat.h and text/chat/chat.cc.
 #pragma once
 
 #include <boost/json/object.hpp>

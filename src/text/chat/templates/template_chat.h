@@ -12,6 +12,7 @@
 //
 // Errors of render: what the template raises, with its line; tools that the template leaves out; what only other
 // encodings can write (task, a message's own tools). Thread safety: const methods may be called from any thread.
+// Used by template_forms.cc, template_messages.cc and text/chat/chat.cc.
 #pragma once
 
 #include <boost/json/array.hpp>
