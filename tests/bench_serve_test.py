@@ -154,8 +154,8 @@ def is_median(value, values):
 
 def test_delays_are_reported_as_they_were(tmp_path):
     server, end = Scripted(), time.monotonic() + PATIENCE
-    # A busy machine is late now and then, a wrong clock is late each time: what counts is the least that the token at each
-    # place of a stream was late.
+    # A busy machine is late now and then, a wrong clock is late each time. So the test takes the least delay of the
+    # token at each place of a stream.
     least = [1] * 10
     while max(least) >= 1e-3 and time.monotonic() < end:
         run, seen, late = delays(server, tmp_path)

@@ -100,7 +100,7 @@ def test_responses_tools_and_what_comes_back(server, model, thinks, stream):
     items.append({"type": "function_call_output", "call_id": call.call_id, "output": "Sunny, 21 degrees."})
     again = respond(server, model, input=items, **ask)
     assert again.output_text and again.status == "completed"
-    # As an agent does that keeps of reasoning only the sealed text.
+    # Some agents keep only the sealed text of reasoning.
     kept = [{key: value for key, value in item.items() if key != "content" or item.get("type") != "reasoning"}
             for item in items]
     same = respond(server, model, input=kept, **ask)

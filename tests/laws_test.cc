@@ -102,7 +102,7 @@ VerifyOptions verify_options(const Case& c) {
   return options;
 }
 
-// By what the environment says. False: too few for all there is.
+// Chooses the numbers of schedules by the environment. False: too few for all there is.
 bool choose_schedules(const Case& c, VerifyOptions* options) {
   const char* schedules = std::getenv("SLUICE_LAW_SCHEDULES");
   const char* seconds = std::getenv("SLUICE_LAW_SECONDS");

@@ -88,7 +88,7 @@ def test_a_name_that_is_pointed_here_later():
             assert status == 403 and "host_not_allowed" in text and "tiny" not in text, (path, status, text)
         assert b.call("http://127.0.0.1:%d/v1/models" % port)[0] == 0
         assert refused(server) >= 6 and server.metric("sluice_prompt_tokens_total") == 0
-        # By its own name the server is there.
+        # Under its own name the server is there.
         b.driver.get(f"http://localhost:{port}/")
         b.until(lambda: b.js("return Boolean(window.sluice)"))
         assert b.call("/v1/completions", method="POST", body=REQUEST, headers={"Content-Type": "application/json"})[0] == 200

@@ -1,6 +1,6 @@
 // The soak: 20,000 requests of random shape, random cancellations in every state, under pools far too small for what
 // runs, in several phases of policy, swapping and caching. Every choice must end once, within the scheduler's bounds
-// where it has one, with the tokens of the request alone; the auditor looks at every step; afterwards all memory is
+// where it has one, with the tokens of the request alone. The auditor looks at every step, and afterwards all memory is
 // back.
 //
 // With the null model of the engine's tests, or with the checkpoint in SLUICE_SOAK_MODEL (`./run soak`).

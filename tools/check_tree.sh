@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Rules for the tracked files: source files have at most 500 lines, folders under 31 files, nothing names a place on somebody's machine, no unfinished
-# business is left in comments, and all tracked files together stay under 35.50 MB. Needs a git checkout.
+# Rules for the tracked files: Source files have at most 500 lines, folders under 31 files. Nothing names a place on a
+# developer's machine, and no unfinished business is left in comments. All tracked files together stay under 35.50 MB.
+# Needs a git checkout.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -57,7 +57,7 @@ struct ModelOptions {
   bool pack = true;        // off: weights are used from the checkpoint's own pages, which processes share
   bool pack_cache = true;  // keep the packed form of large models in the cache folder, for the next start
   // Weights are mapped, and a file that another program cuts makes reading it raise SIGBUS. On: a handler for the whole
-  // process answers that in the engine's files, so that requests fail and the process lives; other SIGBUS go to the
+  // process answers that in the engine's files, so that requests fail and the process lives. Other SIGBUS go to the
   // handler that was there before. Off: the program that embeds the engine has to see to it.
   bool handle_sigbus = false;
 };

@@ -32,8 +32,9 @@ class Checkpoint {
  public:
   // `path`: a model folder, or a GGUF file (files/model_path.h), whose tensors get the names that `naming` gives them
   // (gguf_names of config/gguf/gguf_config.h serves all families); without it they keep the file's names.
-  // Refuses whatever the readers of its files refuse, a folder without weights, a missing shard, a shard name that
-  // leaves the folder, a tensor that the index lists and its shard lacks, and a tensor that two shards hold.
+  // Refuses all that the readers of its files refuse, a folder without weights, a missing shard and a shard name that
+  // leaves the folder. It also refuses a tensor that the index lists and its shard lacks, and a tensor that two shards
+  // hold.
   static Result<Checkpoint> open(const std::string& path, GgufNaming naming = nullptr);
   // A checkpoint of tensors that are made; `path` names it in messages, `version` what its bytes depend on.
   static Checkpoint of(MadeTensors tensors, std::string path, std::string version);

@@ -42,7 +42,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-// Without a slash at its end.
+// Returns the path without a slash at its end.
 fs::path plain_path(const std::string& folder) {
   const fs::path path = fs::path(folder).lexically_normal();
   return path.has_filename() ? path : path.parent_path();

@@ -22,9 +22,9 @@ struct JsonLimits {
 };
 
 // Parses one JSON text (RFC 8259). Refuses, with "<what>: line L, column C: ...": syntax errors, trailing text,
-// duplicate keys, invalid UTF-8, nesting beyond the limit and, unless the text is Python's, lone surrogates and numbers
-// beyond the range of f64. The column counts characters. Integers that fit i64 or u64 are kept exactly; every other
-// number is the nearest f64.
+// duplicate keys, invalid UTF-8 and nesting beyond the limit. Unless the text is Python's, it also refuses lone
+// surrogates and numbers beyond the range of f64. The column counts characters. Integers that fit i64 or u64 are kept
+// exactly; every other number is the nearest f64.
 Result<boost::json::value> parse_json(std::string_view text, std::string_view what, JsonLimits limits = {});
 
 // The text that Python's json.dumps(value, ensure_ascii=False) gives: separators ", " and ": ", floats as repr prints

@@ -1,7 +1,7 @@
 // One safetensors file: a table of named tensors over a read-only mapping (docs/formats/safetensors.md).
 //
-// Everything is checked when the file is opened, so that a TensorView can be used without another check: known dtype, a
-// shape whose product does not overflow, byte size = shape x dtype, offsets inside the file, no overlaps.
+// Everything is checked when the file is opened, so that a TensorView can be used without another check. Checked are
+// the dtype, a shape whose product does not overflow, byte size = shape x dtype, offsets inside the file, no overlaps.
 // Used by checkpoint.h, cli/commands/inspect_text.cc and safetensors_writer.cc.
 #pragma once
 

@@ -1,8 +1,8 @@
 // ServedFiles: the files that a model computes from while it is served, and whether they are still what they were.
 //
-// A file stays mapped, so that whoever writes into it changes what is computed. Each look compares what the system
-// says of the open file with what it said when it was opened: inode, size, times of the last write and of the last
-// change of any kind, which programs cannot set back. Where they differ, the bytes decide:
+// A file stays mapped, so that a program that writes into it changes the results. Each look compares the system's facts
+// of the open file with those from when it was opened. These are inode, size, and the times of the last write and of
+// the last change of any kind, which programs cannot set back. Where they differ, the bytes decide:
 //   - another size, or bytes that cannot be read any more: it has changed;
 //   - the bytes can be compared (files of kComparedBytes together at most): they tell, so a new mode, a new link, a
 //   touch, or the
@@ -45,7 +45,7 @@ class ServedFiles {
   // be asked after every step.
   Status check();
   // The same, and what takes longer or is said once only: events, second comparisons, names that now mean other files.
-  // To be called a few times a second.
+  // It is to be called a few times a second.
   Status look();
 
  private:

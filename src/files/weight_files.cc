@@ -168,7 +168,7 @@ Status too_many(const std::string& folder, const Sets& sets) {
       folder, kSingleFile, kIndexFile, some_of(names)));
 }
 
-// Without index and model.safetensors.
+// Finds the files of a folder without index and model.safetensors.
 Result<WeightFiles> loose_files(const std::string& folder) {
   SLUICE_ASSIGN_OR_RETURN(const FolderList list, list_folder(folder));
   Sets sets;

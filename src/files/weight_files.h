@@ -1,9 +1,9 @@
-// Which safetensors files of a model's folder hold its weights.
+// Finds the safetensors files of a model's folder that hold its weights.
 //
 // As in transformers, model.safetensors comes first, then the shards that model.safetensors.index.json names. Without
-// either it is the one set of shards that is there whole (NAME-00001-of-00003.safetensors and so on), or the one file,
-// in the folder or, where it has none, in one below it. Never two copies: Mistral's consolidated.safetensors, for one,
-// counts only where nothing else is there. Thread safety: pure functions of the file system.
+// either it is the one set of shards that is there whole (NAME-00001-of-00003.safetensors and so on), or the one file.
+// They are in the folder or, if it has none, in one below it. Never two copies: Mistral's consolidated.safetensors, for
+// one, counts only where nothing else is there. Thread safety: pure functions of the file system.
 // Used by checkpoint.cc and model_path.cc.
 #pragma once
 

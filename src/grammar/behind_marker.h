@@ -1,7 +1,7 @@
 // BehindMarker: a constraint that begins after a text, as an answer does after the model's reasoning.
 //
-// Up to the end of the marker every text is allowed, and an end token only where it may lack; the tokens whose bytes go
-// on after it must begin a text of the grammar. Thread safety: as TokenConstraint.
+// Up to the end of the marker every text is allowed, and an end token only if the marker may lack. Tokens whose bytes
+// go on after it must begin a text of the grammar. Thread safety: as TokenConstraint.
 // Used by serve/generate/answer_constraint.cc, serve/generate/tool_constraint.cc and verify/law_constraint.cc.
 #pragma once
 

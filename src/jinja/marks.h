@@ -1,4 +1,4 @@
-// Where the bytes of texts come from, through every operation of a template.
+// Marks: the origin of the bytes of texts, through every operation of a template.
 //
 // A template's own texts are its constants and the special tokens; what a request holds is its client's. Writing,
 // joining, cutting and replacing keep the marks of each byte. The result of any other operation on a client's text is

@@ -19,7 +19,7 @@ bool is_printable(char32_t c);
 // The text without white space at its start and at its end.
 std::string_view strip_left(std::string_view text);
 std::string_view strip_right(std::string_view text);
-// The same for the code points in `characters`.
+// These strip the code points in `characters`.
 std::string_view strip_left(std::string_view text, std::string_view characters);
 std::string_view strip_right(std::string_view text, std::string_view characters);
 

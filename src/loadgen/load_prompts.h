@@ -1,7 +1,7 @@
 // The requests that a load generator sends: the content of each body; the trace says when it is sent.
 //
 // A trace (sim/trace.h) has lengths and block ids, no text. Its prompts are made of 4,096 invented words of two
-// syllables, or of token ids: equal block ids give equal text at equal places, so prefix caches see the trace's hits.
+// syllables, or of token ids. Equal block ids give equal text at equal places, so prefix caches see the trace's hits.
 // The tokens of a word depend on the server's tokenizer, so they are measured (WordScale); the server's usage then
 // tells how long prompts really were. Conversations are a file of JSON lines: {"messages": [{"role", "content"}, ...]},
 // or ShareGPT's {"conversations":
@@ -62,7 +62,7 @@ struct LoadPlan {
 std::string trace_text(const Trace& trace, std::size_t request, int words);
 
 // `salt`: plans of different salts have no text in common, so that a run finds nothing that an earlier one left in a
-// server's cache; within a plan the trace's common blocks stay common.
+// server's cache. Within a plan the trace's common blocks stay common.
 LoadPlan plan_of_trace(Trace trace, LoadEndpoint endpoint, WordScale scale, std::uint64_t salt);
 
 struct ConversationOptions {

@@ -2,9 +2,9 @@
 //
 //   token -> detokeniser (whole characters) -> the chat encoding's parser -> stop strings -> deltas
 //
-// The end token gives no text. Stop strings are looked for in the text that the client gets, content and reasoning each
-// by itself: the markup, names and arguments of calls have none, so that no stop string cuts a call.
-// Thread safety: belongs to one choice of one request.
+// The end token gives no text. Stop strings are searched in the text that the client gets, content and reasoning each
+// by itself. The markup, names and arguments of calls are not searched, so that no stop string cuts a call. Thread
+// safety: belongs to one choice of one request.
 // Used by cli, cli/commands, serve/api/openai and serve/generate.
 #pragma once
 

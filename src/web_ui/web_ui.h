@@ -19,7 +19,7 @@ std::span<const PageFile> page_files();
 // Null if there is none.
 const PageFile* find_page_file(std::string_view name);
 
-// By the ending of its name.
+// Returns the content type by the ending of the file's name.
 std::string_view content_type_of(const PageFile& file);
 
 // The rights of the page, for the header Content-Security-Policy: its own scripts, styles and connections, and nothing

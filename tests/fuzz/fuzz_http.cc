@@ -1,5 +1,5 @@
-// Requests over HTTP, as a connection reads them: the same requests whatever pieces they come in, and nothing that an
-// answer's header, a log or another server in between could read in another way.
+// Requests over HTTP, as a connection reads them. They are the same requests whatever pieces they come in. They have
+// nothing that an answer's header, a log or another server in between could read in another way.
 #define BOOST_ASIO_SEPARATE_COMPILATION
 #define BOOST_BEAST_SEPARATE_COMPILATION
 

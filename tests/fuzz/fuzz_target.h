@@ -1,10 +1,10 @@
 // A reader of untrusted bytes that is fuzzed, and what all eight programs fuzz_NAME share. docs/dev/testing.md tells
 // how to use them.
 //
-// Each program defines fuzz_target(); fuzz_main.cc runs it on the files of tests/fuzz/NAME and on mutations of them.
-// An input has failed when the check ends the program (fuzz_expect, SLUICE_CHECK, a sanitizer, a signal), takes longer
-// than kInputSeconds of processor time (six times as many with a sanitizer), more memory than kInputBytes, or leaves
-// memory allocated.
+// Each program defines fuzz_target(); fuzz_main.cc runs it on the files of tests/fuzz/NAME and on mutations of them. An
+// input has failed when the check ends the program (fuzz_expect, SLUICE_CHECK, a sanitizer, a signal), takes longer
+// than kInputSeconds of processor time (six times as many with a sanitizer), takes more memory than kInputBytes, or
+// leaves memory allocated.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // One GGUF file (version 3): metadata and a table of named tensors over a read-only mapping (docs/formats/gguf.md).
 //
-// Everything is checked when the file is opened, so that its contents can be used without further checks: every count,
-// length and offset against the bytes that are there, types, names, alignment, byte size = type x shape, no overlaps.
-// Errors name the file and the offset, key or tensor.
+// Everything is checked when the file is opened, so that its contents can be used without further checks. Checked are
+// every count, length and offset against the bytes that are there, types, names, alignment, byte size = type x shape,
+// no overlaps. Errors name the file and the offset, key or tensor.
 // Used by config/gguf, files/gguf and text/vocabulary_files.
 #pragma once
 

@@ -216,7 +216,7 @@ Dfa trim(Dfa dfa) {
 }
 
 // Moore's refinement of the states into classes that no text tells apart. A round looks again only at states with an
-// edge into a class that the round before has cut, so that a chain, in which each round tells one state more from the
+// edge into a class that the round before has cut. So a chain, in which each round separates one state more from the
 // others, costs little more than its length.
 class Refinement {
  public:

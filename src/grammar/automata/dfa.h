@@ -39,7 +39,7 @@ Result<Dfa> intersect(const Dfa& a, const Dfa& b);
 Result<Dfa> unite(const Dfa& a, const Dfa& b);
 Result<Dfa> subtract(const Dfa& a, const Dfa& b);
 
-// Without states that cannot reach acceptance; equal states merged if that takes little.
+// Returns the automaton without states that cannot reach acceptance; equal states are merged if that takes little.
 Dfa reduce(Dfa dfa);
 
 // All sequences of bytes; those that have one of the texts in them.

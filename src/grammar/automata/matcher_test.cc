@@ -47,7 +47,7 @@ class Naive {
     return out;
   }
 
-  // Where matches of `e` that begin at `from` end.
+  // Returns the places where matches of `e` that begin at `from` end.
   Places find_ends(const Expression& e, std::size_t from) {
     Places out;
     switch (e.kind) {

@@ -2,7 +2,7 @@
 // transition network). A matcher (matcher.h) walks through it.
 //
 // No dead ends: finish() keeps only what can reach the end of its rule within kMaxRuleDepth open rules, and every state
-// knows how many it needs, so a matcher that never opens more can always complete the text. Left recursion is refused:
+// knows how many it needs. So a matcher that never opens more can always complete the text. Left recursion is refused:
 // between two bytes rules are entered in one order. Thread safety: a const Network may be used from any thread.
 // Used by grammar, grammar/automata and grammar/schema.
 #pragma once

@@ -38,8 +38,8 @@ class RunMasks {
   // Nothing: no characters are counted here, or it is too much; then a walk says.
   std::optional<Made> make(SetId set);
 
-  // A walk that shares large parts of the trie, such as all that begins with a space, with other places from which they
-  // are entered with the same set; for those that can_share(). Nothing: it is too much so, as each part counts for
+  // Walks for places that can_share(). Large parts of the trie, such as all that begins with a space, are shared with
+  // other places from which they are entered with the same set. Nothing: it is too much so, as each part counts for
   // itself.
   bool can_share(SetId set);
   std::optional<Made> walk(SetId set);

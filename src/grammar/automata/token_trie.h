@@ -1,5 +1,5 @@
-// TokenTrie: the tokens of a vocabulary by their bytes, as masks are made from them: what can follow is found by
-// walking trie and grammar together, so that tokens with a common beginning are looked at once.
+// TokenTrie: the tokens of a vocabulary by their bytes. Masks are made by walking trie and grammar together, so that
+// tokens with a common beginning are looked at once.
 //
 // Most tokens are plain: whole characters, none of which is a control character, a quote or a backslash. Where any text
 // may stand, such as inside a JSON string, they are all allowed, and only the others are walked. Level i of the trie
@@ -30,8 +30,8 @@ class TokenRuns;
 
 class TokenTrie {
  public:
-  // A token of the trie and what lies below it, in the order of a walk: the children of node i begin at i + 1, the
-  // sibling after it is at nodes[i].end.
+  // A byte of the trie, in the order of a walk: the children of node i begin at i + 1, the sibling after it is at
+  // nodes[i].end.
   struct Node {
     std::uint32_t end = 0;
     std::int32_t token = -1;  // the first of those with these bytes (next_same()); -1: none

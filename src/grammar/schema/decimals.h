@@ -27,7 +27,7 @@ struct Decimal {
 
 // The decimal that reads back as the number; kInvalidArgument for one beyond 10^19 that may have been rounded.
 Result<Decimal> decimal_of(const boost::json::value& number);
-// Without an exponent or needless zeros.
+// Returns the text without an exponent or needless zeros.
 std::string decimal_text(const Decimal& decimal);
 
 enum class Comparison { kLess, kAtMost, kEqual, kAtLeast, kMore };

@@ -45,7 +45,7 @@ const TestEntry* find_test(std::string_view name);
 
 // The names that values of Python's types have: methods of texts, lists and dicts, attributes of loops and namespaces.
 //
-// As in the sandbox that chat templates are written for, nothing can be changed through a method: append, update and
+// As in the sandbox that chat templates are written for, nothing can be changed through a method. Append, update and
 // the like are undefined, and say so when they are called. Thread safety: as the run.
 
 // The attribute `name` of a value, bound to it if it is a method; false if the type has none. The keys of a dict are

@@ -1,5 +1,5 @@
-// Requests in forms that other servers take and clients therefore send: compressed, with a byte order mark, with odd
-// slashes, whole numbers written as 10.0, empty values; and answers that the header alone decides.
+// Requests in forms that other servers take and clients therefore send. They are compressed, have a byte order mark,
+// odd slashes, whole numbers written as 10.0, or empty values. Also answers that the header alone decides.
 #include <zlib.h>
 #include <zstd.h>
 

@@ -1,7 +1,7 @@
 // Access: which requests a server answers, by the Host that they name, the Origin that they come from, and their API
 // key.
 //
-// A page of any origin can make a browser send requests to this machine, and if the owner of its name later points that
+// A page of any origin can make a browser send requests to this machine. If the owner of its name later points that
 // name here (DNS rebinding), they look like requests to the page's own server. So:
 // - On a loopback address the Host must be a loopback address, localhost, what --host says, or the host of an allowed
 //   origin. On other addresses any Host is accepted, except in requests with an Origin.

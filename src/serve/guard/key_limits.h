@@ -1,9 +1,9 @@
 // KeyLimits: what one API key may use: generating requests at once, requests and tokens a minute.
 //
 // Without keys all requests count as one. Requests and tokens flow back evenly, so that after a pause of a minute all
-// are there again. Tokens are counted as they are known, those of prompts and those made; a request is let in as long
-// as any are left, and may use more than that, for which later ones wait.
-// Thread safety: everything may be called from any thread. Times are passed in.
+// are there again. Tokens are counted as they are known, those of prompts and those made. A request is let in as long
+// as any are left. It may use more than that, for which later ones wait. Thread safety: everything may be called from
+// any thread. Times are passed in.
 // Used by cli/commands/text_commands.h, request_admission.cc, serve/api/api_context.h and serve/server.h.
 #pragma once
 

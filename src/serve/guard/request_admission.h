@@ -17,8 +17,8 @@ namespace sluice {
 // Its place among those that wait, or why it is refused. Gives request.ticket; on the network thread.
 std::variant<std::shared_ptr<Waiting::Place>, ApiError> admit(ApiContext& context, HttpRequest& request);
 
-// The same for a call that generates nothing: it counts as one of its key's requests of the minute and among those that
-// wait, but not as one that runs, and none of its tokens.
+// The same for a call that generates nothing. It counts as one of its key's requests of the minute and among those that
+// wait. It does not count as one that runs, and its tokens do not count.
 std::variant<std::shared_ptr<Waiting::Place>, ApiError> admit_call(ApiContext& context, const HttpRequest& request);
 // Its turn has come: whether its time has run out.
 std::optional<ApiError> check_deadline(const ApiContext& context, const HttpRequest& request);

@@ -1,9 +1,9 @@
 // HttpServer: HTTP/1.1, plain or in TLS, on one network thread or several; a connection stays on its thread.
 //
 // Connections are kept alive; pipelined requests are answered in order. The costs that clients may cause are bounded:
-// bytes of a header and of a body, of all bodies together, connections, and the time that a header, a body or a stalled
-// answer may take. Protocol errors are answered in the API's JSON form (400, 413, 417, 431, 503); clients that are too
-// slow are cut off.
+// bytes of a header, of a body and of all bodies together, and connections. The time that a header, a body or a stalled
+// answer may take is bounded, too. Protocol errors are answered in the API's JSON form (400, 413, 417, 431, 503);
+// clients that are too slow are cut off.
 //
 // Only http_*.cc see the network library. Thread safety: every method may be called from any thread.
 // Used by serve, serve/http and serve/observe.

@@ -1,7 +1,7 @@
 // HttpSocket: one connection's bytes, of TCP or a local socket, plain or in TLS, for http_server.cc alone, which sees
 // the network library.
 //
-// Reads and writes are tried at once and wait only where the system has nothing, or no room: most of a stream's pieces
+// Reads and writes are tried at once and wait only if the system has nothing, or no room. So most of a stream's pieces
 // go out without a timer or a wait. Thread safety: its loop's thread.
 // Used by http_session.h.
 #pragma once

@@ -1,6 +1,6 @@
-// Byte-pair encoding of one word (a piece that the pre-tokenizer cut): start from one token per byte (or per character,
-// bpe_characters.h), then merge the adjacent pair of lowest rank, leftmost first among equals, until no pair has a
-// rule.
+// Byte-pair encoding of one word (a piece that the pre-tokenizer cut). It starts from one token per byte (or per
+// character, bpe_characters.h). Then it merges the adjacent pair of lowest rank, leftmost first among equals, until no
+// pair has a rule.
 //
 // Time: O(n log n) in the length of the word; short words are found in a bounded cache.
 // Thread safety: a const Bpe may be used from any thread; a BpeScratch by one at a time.

@@ -1,4 +1,4 @@
-// The first symbols of a word in a vocabulary of characters, as SentencePiece has it: one token a character; a
+// The first symbols of a word in a vocabulary of characters, as SentencePiece has it: one token a character. A
 // character without a token becomes the tokens of its bytes ("<0xE2>"), else the unknown token, else nothing.
 //
 // Thread safety: a const object may be used from any thread.

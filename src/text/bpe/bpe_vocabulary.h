@@ -53,9 +53,8 @@ class BpeVocabulary {
   std::size_t findable_ = 0;   // slots in use
 };
 
-// The byte-level alphabet of GPT-2: each byte is written as one printable character (a space as U+0120 "Ġ"), so that a
-// vocabulary of arbitrary byte strings can be kept as JSON text.
-// Thread safety: pure functions.
+// The byte-level alphabet of GPT-2: Each byte is written as one printable character (a space as U+0120 "Ġ"), so that a
+// vocabulary of arbitrary byte strings can be kept as JSON text. Thread safety: pure functions.
 
 // Appends the bytes that `text` stands for and returns true; false, with `out` unchanged, if some character of it is
 // not in the alphabet.

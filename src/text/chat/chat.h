@@ -69,7 +69,7 @@ struct ChatRequest {
   std::optional<std::string> reasoning_effort = {};  // the encoding says which it knows
   boost::json::object template_variables = {};       // more variables for a chat template
   bool drop_thinking = true;                         // leave out the reasoning of earlier turns
-  // End by opening a turn of the assistant, even after a message of its own; or, if the last message is a `prefix`,
+  // End by opening a turn of the assistant, even after a message of its own. If the last message is a `prefix`, end
   // with its text: its content, or its reasoning if it has no content.
   bool add_generation_prompt = true;
 };
@@ -172,7 +172,7 @@ class ChatEncoding {
   virtual std::vector<std::string_view> role_markers() const = 0;
 };
 
-// Which parsers take answers apart (chat_parsers/chat_parsers.h); "": chosen by the model's chat template.
+// The parsers that take answers apart (chat_parsers/chat_parsers.h); "": chosen by the model's chat template.
 struct ChatParserNames {
   std::string tool_call = {};
   std::string reasoning = {};

@@ -13,8 +13,8 @@
 namespace sluice {
 namespace {
 
-// A match may backtrack so often, and so often more for each byte that it has before it: patterns of real tokenizers
-// need less than one step a byte, while "(.*)*" would take years.
+// The steps that a match may backtrack, and the further ones for each byte before it: patterns of real tokenizers need
+// less than one step a byte, while "(.*)*" would take years.
 constexpr std::uint32_t kMatchSteps = 10'000, kMatchStepsPerByte = 32;
 
 // The just-in-time code backtracks on a stack of its own, which grows on demand up to the maximum.

@@ -78,7 +78,7 @@ constexpr Row kRows[] = {
 
 constexpr unsigned kBlockBits = 8;
 
-// Which blocks of 256 characters have a row at all.
+// The blocks of 256 characters that have a row at all.
 constexpr std::array<bool, (0x110000 >> kBlockBits)> kBlocks = [] {
   std::array<bool, (0x110000 >> kBlockBits)> blocks{};
   for (const Row& row : kRows) {

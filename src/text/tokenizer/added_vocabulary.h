@@ -1,5 +1,5 @@
 // AddedVocabulary: the tokens that are added to a vocabulary one after the other, as the `tokenizers` package keeps
-// them: a token that comes again changes the flags of the first, and one without a place gets the next free id.
+// them. A token that comes again changes the flags of the first, and one without a place gets the next free id.
 //
 // Thread safety: none needed, a local object.
 // Used by text/vocabulary_files/tokenizer_companions.cc.

@@ -51,7 +51,7 @@ class TokenizerNormalizer {
   std::vector<Step> steps_;
 };
 
-// Unicode's normal forms and classes as the package has them, whose tables are those of Unicode 9: characters that came
+// Unicode's normal forms and classes as the package has them, whose tables are those of Unicode 9. Characters that came
 // later are left alone, and nothing moves or composes across them. Thread safety: pure functions.
 
 // Returns whether `text` is certainly its own normal form; `compatible` is for NFKC and NFKD, `composed` for NFC and
@@ -59,7 +59,7 @@ class TokenizerNormalizer {
 bool is_certainly_normal(std::string_view text, bool composed);
 void append_normal_form(std::string_view text, bool compatible, bool composed, std::string& out);
 void append_lowercase(std::string_view text, std::string& out);
-// Without marks.
+// Appends the text without marks.
 void append_without_accents(std::string_view text, std::string& out);
 
 }  // namespace sluice

@@ -22,7 +22,7 @@ struct GgufTokenizerJson {
 };
 Result<GgufTokenizerJson> gguf_tokenizer_json(const GgufModel& model);
 
-// The first of a file of SentencePiece's kind: special tokens are found in the text as they are written, and each part
+// The first of a file of SentencePiece's kind: Special tokens are found in the text as they are written, and each part
 // between them begins with a space ("add_space_prefix"), as in llama.cpp.
 Result<boost::json::value> gguf_sentencepiece_json(const GgufModel& model);
 

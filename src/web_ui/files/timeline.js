@@ -1,5 +1,5 @@
-// The timeline: time to the right, a lane for each sequence, a column for each step as wide as its time; above them the
-// rows of each step, as a part of what it may have.
+// The timeline: time to the right, a lane for each sequence, a column for each step as wide as its time. Above them are
+// the rows of each step, as a part of what it may have.
 import {el} from './dom.js';
 import {duration} from './engine_state.js';
 

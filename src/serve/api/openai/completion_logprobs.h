@@ -1,6 +1,6 @@
 // The "logprobs" of a choice of /v1/completions: four parallel lists, in which tokens are named by their text.
 //
-// A token that is a piece of a character has no text of its own: it is written as its bytes, "bytes:\xf0\x9f", in both
+// A token that is a piece of a character has no text of its own. It is written as its bytes, "bytes:\xf0\x9f", in both
 // lists, so that top_logprobs[i][tokens[i]] is token_logprobs[i] for every token. text_offset counts the characters of
 // the choice's text before a token, and for a piece those before its character. Tokens that the text does not show take
 // no room in it. Thread safety: belongs to one choice.

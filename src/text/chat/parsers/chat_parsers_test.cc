@@ -266,7 +266,7 @@ TEST(ChatParsersProperty, AnyAnswerGivesTheSameHoweverItIsCut) {
   }
 }
 
-// By the name of the syntax: an answer with content and calls.
+// An answer with content and calls, by the name of its syntax.
 std::vector<std::pair<std::string, std::string>> answers_of_each_syntax() {
   const std::string dsml =
       "<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"a\" string=\"true\">x</｜DSML｜parameter>\n"

@@ -33,7 +33,7 @@ namespace sluice {
 // A request as the variables of a chat template, in the forms that `transformers` passes them.
 // Thread safety: pure functions.
 
-// Where templates differ in what they take.
+// The forms in which templates want parts of a request.
 struct TemplateForms {
   enum class NoContent : std::uint8_t { kAbsent, kNull, kEmpty };  // for a message without content
   bool arguments_as_text = false;  // for a tool call: the JSON text instead of the object
