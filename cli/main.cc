@@ -22,7 +22,7 @@ constexpr const char* kFooter =
 // A file that was cut while it was read: whatever was made of it is worthless.
 int report_lost(int code) {
   const std::vector<std::string> lost = sluice::lost_ranges();
-  if (lost.empty() || code == sluice::kExitResources) return code;  // which has been said
+  if (lost.empty() || code == sluice::kExitResources) return code;  // the error has been printed
   const int failed = sluice::report(sluice::unavailable(
       lost.front() +
       ": could not be read to its end: it was cut meanwhile, or the disk has failed; nothing that was made of it "

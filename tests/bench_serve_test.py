@@ -149,7 +149,7 @@ def delays(server, folder):
 
 def is_median(value, values):
     values = sorted(values)
-    return values[(len(values) - 1) // 2] * 0.995 <= value <= values[len(values) // 2] * 1.005  # within the precision of a histogram
+    return values[(len(values) - 1) // 2] * 0.995 <= value <= values[len(values) // 2] * 1.005  # a histogram's precision
 
 
 def test_delays_are_reported_as_they_were(tmp_path):

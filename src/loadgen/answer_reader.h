@@ -37,7 +37,7 @@ struct AnswerRecord {
   int status = 0;
   LoadClock::time_point end;
   std::vector<LoadClock::time_point> token_times;                      // the time of each event with a token
-  int prompt_tokens = -1, completion_tokens = -1, cached_tokens = -1;  // the server's usage; -1: it tells none
+  int prompt_tokens = -1, completion_tokens = -1, cached_tokens = -1;  // the server's usage; -1: it reports none
   std::string finish_reason;
   std::string text;                 // reasoning, text and tool calls as they came, one after the other
   std::vector<std::string> pieces;  // the parts of `text`, one an event

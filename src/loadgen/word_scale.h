@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Fails where the server does not answer or tells no usage: then prompts' lengths cannot be chosen.
-// `options`: its key and its interrupts count.
+// Fails if the server does not answer or reports no usage: then prompts' lengths cannot be chosen. `options`: its key
+// and its interrupts count.
 Result<WordScale> measure_word_scale(HttpClient& client, const BodyOptions& body, LoadRunOptions options);
 
 }  // namespace sluice

@@ -17,7 +17,8 @@ class TlsConfig {
  public:
   // A server's: its certificate chain and its key, read from files in PEM.
   static Result<std::shared_ptr<const TlsConfig>> load(const std::string& certificate, const std::string& key);
-  // A client's: whose certificates it trusts, from a file in PEM, "": those that the system trusts; or everybody's.
+  // A client's: whose certificates it trusts, from a file in PEM, "": those that the system trusts; or all
+  // certificates.
   static Result<std::shared_ptr<const TlsConfig>> client(const std::string& authorities, bool trust_all);
   ~TlsConfig();
   TlsConfig(const TlsConfig&) = delete;

@@ -26,7 +26,7 @@ struct ServerOptions {
   std::chrono::milliseconds drain_timeout{10'000};
   bool enable_debug_endpoints = false;  // /debug/* for other machines too; on a loopback address it is always there
   std::vector<std::string> cors_origins = {};  // whose pages may use the server (access.h)
-  ApiKeys::Sources keys = {};                  // none: everybody may use the server; read again at SIGHUP
+  ApiKeys::Sources keys = {};                  // none: every client may use the server; read again at SIGHUP
   WaitingLimits waiting;
   KeyLimitOptions key_limits = {};
   double request_timeout_seconds = 0;      // for requests without X-Request-Timeout; 0: none

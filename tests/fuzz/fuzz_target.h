@@ -1,5 +1,5 @@
-// A reader of untrusted bytes that is fuzzed, and what all eight programs fuzz_NAME share. docs/dev/testing.md tells
-// how to use them.
+// A reader of untrusted bytes that is fuzzed, and the shared part of all eight programs fuzz_NAME. docs/dev/testing.md
+// says how to use them.
 //
 // Each program defines fuzz_target(); fuzz_main.cc runs it on the files of tests/fuzz/NAME and on mutations of them. An
 // input has failed when the check ends the program (fuzz_expect, SLUICE_CHECK, a sanitizer, a signal), takes longer

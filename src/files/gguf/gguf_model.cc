@@ -16,7 +16,7 @@ std::string part_name(std::string_view stem, std::uint64_t part, std::uint64_t c
   return fmt::format("{}-{:05}-of-{:05}.gguf", stem, part + 1, count);
 }
 
-// A number that tells how a model was split; none when the file does not say.
+// A number that says how a model was split; none when the file does not say.
 Result<std::optional<std::uint64_t>> split_number(const GgufFile& file, std::string_view key) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return std::optional<std::uint64_t>();

@@ -106,7 +106,7 @@ TEST(DfaTest, Algebra) {
   EXPECT_FALSE(most.matches("\xC3"));
 }
 
-// The same texts as before, and of any two states some text tells one from the other.
+// The same texts as before, and some text distinguishes any two states.
 TEST(DfaTest, ReducedToTheFewestStates) {
   std::mt19937 random(test_seed());
   for (int round = 0; round < random_cases(300); ++round) {

@@ -41,7 +41,7 @@ struct ApiContext {
   double request_timeout;                                         // seconds, of a request that names none; 0: none
   bool log_text;                                                  // prompts and answers in the log
   std::atomic<bool> is_loopback;                                  // only programs of this machine can reach the server
-  bool debug_endpoints;                                           // /debug/* answers everybody
+  bool debug_endpoints;                                           // /debug/* answers every client
   std::unique_ptr<EngineFeed> feed;
   // Threads for parsing, rendering and tokenising; large bodies have their own. Last, so that they end first.
   TaskQueue large_workers;

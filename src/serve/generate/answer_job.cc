@@ -291,7 +291,7 @@ void GenerationJob::end(Fate fate) {
   context_.metrics.on_end(record_, answers);
 }
 
-// A stream tells the error as its last event: its status line is long gone.
+// A stream has the error as its last event: its status line is long gone.
 void GenerationJob::fail(Fate fate, const ApiError& error, std::string text) {
   record_.error_status = error.status;
   record_.limit = error.limit;

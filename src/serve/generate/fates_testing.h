@@ -9,7 +9,7 @@ namespace sluice::fates_test {
 
 using Samples = std::map<std::string, double>;
 
-inline constexpr double kSome = -1;  // more than nothing: how many tokens a write tells is a matter of luck
+inline constexpr double kSome = -1;  // more than nothing: how many tokens a write reports is a matter of luck
 inline constexpr double kGap = 0.25, kAdmittedAfter = 0.125;
 
 // A request's fate, in the words of its answer and by the clock of the test.

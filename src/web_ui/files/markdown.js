@@ -236,7 +236,7 @@ export function parse(text) {
   return parseLines(lines, () => true, 0).map((b) => b.node);
 }
 
-// A text that grows. append() returns {final, open}: blocks that will not change any more, each told once, and what
+// A text that grows. append() returns {final, open}: blocks that will not change any more, each given once, and what
 // the rest looks like so far. finish() makes all of it final.
 export class MarkdownStream {
   #rest = '';

@@ -45,7 +45,7 @@ class MessagesWriter final : public AnswerWriter {
   MessagesWriter(AnswerForm form, int context_tokens, bool stream)
       : form_(std::move(form)), context_tokens_(context_tokens), streams_(stream) {}
 
-  // The first event tells what of the prompt was cached, so it waits for the first token.
+  // The first event says how much of the prompt was cached, so it waits for the first token.
   void begin(const Usage& /*so_far*/, std::string& /*out*/) override {}
 
   void delta(int /*choice*/, const GenerationDelta& delta, const Usage& so_far, std::string& out) override {

@@ -65,7 +65,7 @@ struct GenerationOptions {
   bool return_token_ids = false;
   std::string prediction;                   // the answer's expected text, to draft from (chat)
   std::optional<GrammarSource> constraint;  // what the answer is bound to
-  std::string constraint_field;             // which field said so
+  std::string constraint_field;             // the field that said so
   bool stream = false;
   bool include_usage = false, continuous_usage = false;  // stream_options
   std::vector<std::string> ignored;                      // paths of the unknown fields

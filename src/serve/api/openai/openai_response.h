@@ -119,7 +119,7 @@ class ExportReport {
 // The items of a list of log-probabilities, of the tokens of `delta`, with a comma before each but the first of `out`:
 // {"token":"...","logprob":-0.1,"bytes":[104],"top_logprobs":[...]}
 void append_token_logprobs(std::string& out, const GenerationDelta& delta, const AnswerForm& form);
-// Why an answer stopped, as vLLM tells it: the stop string, the id of the client's stop token, or null.
+// The reason why an answer stopped, in vLLM's form: the stop string, the id of the client's stop token, or null.
 std::string stop_reason_json(const GenerationDelta& delta, const AnswerForm& form);
 // A log-probability; JSON has no infinities, so -inf is written as -9999, as OpenAI does.
 void append_logprob(std::string& out, float logprob);
