@@ -27,7 +27,7 @@ constexpr int kMaxArrayDepth = 4;
 constexpr std::uint64_t kMinEntryBytes = 8 + 1 + 4 + 1, kMinTensorBytes = 8 + 1 + 4 + 4 + 8;
 constexpr std::byte kNoTensorData{};  // what a tensor without elements may point to
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   const boost::json::value value(text);
   return describe_json(&value);
 }
@@ -238,7 +238,7 @@ class GgufFile::Parser {
       return invalid_argument(
           fmt::format("offset {}: expected a key of 1 to {} bytes without control characters, "
                       "found {}",
-                      start, kMaxKeyBytes, quoted(key)));
+                      start, kMaxKeyBytes, in_quotes(key)));
     }
     SLUICE_ASSIGN_OR_RETURN(const GgufType type, read_type(cursor_));
     Result<GgufValue> value = read_value(cursor_, type);
@@ -267,7 +267,7 @@ class GgufFile::Parser {
       return invalid_argument(
           fmt::format("offset {}: expected a tensor name of 1 to {} bytes without control "
                       "characters, found {}",
-                      start, kGgufMaxNameBytes, quoted(name)));
+                      start, kGgufMaxNameBytes, in_quotes(name)));
     }
     return read_tensor_entry(name).with_context(fmt::format("tensor {}", name));
   }

@@ -1,6 +1,6 @@
-// The layer for multi-token prediction and the state law (docs/models/deepseek_v4.md §10, docs/models/deepseek_v3.md
-// §4). Its keys and its residual are functions of the tokens before them, however these were cut into passes, found in
-// a cache, copied or drafted on. Drafts are functions of the sequence's tokens.
+// The layer for multi-token prediction and the state law (docs/models/deepseek_v4.md §10,
+// docs/models/deepseek_v3.md §4). Its keys and its residual are functions of the tokens before them, however these were
+// cut into passes, found in a cache, copied or drafted on. Drafts are functions of the sequence's tokens.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 // A request's own text, short and printable enough for a message.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "'";
   append_lossy_utf8(text.substr(0, 200), out);
   return out + "'";
@@ -42,10 +42,11 @@ void Router::route(const HttpExchangePtr& exchange) const {
     const std::string_view meant = meant_by(request.path);
     const std::string hint = meant.empty() ? "" : fmt::format("; did you mean {}?", meant);
     return exchange->respond(
-        error_response({404, fmt::format("no such path: {}{}", quoted(request.path), hint), "", "not_found"}));
+        error_response({404, fmt::format("no such path: {}{}", in_quotes(request.path), hint), "", "not_found"}));
   }
   HttpResponse response = error_response(
-      {405, fmt::format("{}: expected method {}, found {}", quoted(request.path), allowed, quoted(request.method)), "",
+      {405,
+       fmt::format("{}: expected method {}, found {}", in_quotes(request.path), allowed, in_quotes(request.method)), "",
        "method_not_allowed"});
   response.allow = allowed;
   exchange->respond(std::move(response));
