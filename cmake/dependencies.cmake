@@ -23,16 +23,6 @@ add_library(utf8proc-static STATIC IMPORTED)
 set_target_properties(utf8proc-static PROPERTIES IMPORTED_LOCATION ${UTF8PROC_STATIC}
   INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)
 
-# OpenSSL: libcrypto for SHA-256 of the keys of cached blocks, libssl for TLS.
-find_library(CRYPTO_STATIC libcrypto.a REQUIRED)
-add_library(crypto-static STATIC IMPORTED)
-set_target_properties(crypto-static PROPERTIES IMPORTED_LOCATION ${CRYPTO_STATIC}
-  INTERFACE_LINK_LIBRARIES "Threads::Threads;${CMAKE_DL_LIBS}")
-
-find_library(SSL_STATIC libssl.a REQUIRED)
-add_library(ssl-static STATIC IMPORTED)
-set_target_properties(ssl-static PROPERTIES IMPORTED_LOCATION ${SSL_STATIC} INTERFACE_LINK_LIBRARIES crypto-static)
-
 # zlib and zstd: the bodies of requests that clients compress.
 find_library(ZLIB_STATIC libz.a REQUIRED)
 add_library(zlib-static STATIC IMPORTED)
@@ -40,6 +30,17 @@ set_target_properties(zlib-static PROPERTIES IMPORTED_LOCATION ${ZLIB_STATIC})
 find_library(ZSTD_STATIC libzstd.a REQUIRED)
 add_library(zstd-static STATIC IMPORTED)
 set_target_properties(zstd-static PROPERTIES IMPORTED_LOCATION ${ZSTD_STATIC})
+
+# OpenSSL: libcrypto for SHA-256 of the keys of cached blocks, libssl for TLS. Some
+# systems build it with zlib and zstd.
+find_library(CRYPTO_STATIC libcrypto.a REQUIRED)
+add_library(crypto-static STATIC IMPORTED)
+set_target_properties(crypto-static PROPERTIES IMPORTED_LOCATION ${CRYPTO_STATIC}
+  INTERFACE_LINK_LIBRARIES "zlib-static;zstd-static;Threads::Threads;${CMAKE_DL_LIBS}")
+
+find_library(SSL_STATIC libssl.a REQUIRED)
+add_library(ssl-static STATIC IMPORTED)
+set_target_properties(ssl-static PROPERTIES IMPORTED_LOCATION ${SSL_STATIC} INTERFACE_LINK_LIBRARIES crypto-static)
 
 # AUTO: the tests are built where GoogleTest is installed, so that the program alone needs none of it.
 if(SLUICE_TESTS STREQUAL "AUTO")

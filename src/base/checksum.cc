@@ -1,3 +1,4 @@
+// Used by base/storage, cache/pages, files, model/packing and model/weights.
 #include "base/checksum.h"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// Used by 9 folders, among them bench, cli, config, engine and files.
 #include "base/log.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Philox4x32-10: a counter-based random generator (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1,
 // 2, 3", SC 2011). The output is a pure function of (key, counter): no state, so any number can be drawn at any time,
 // in any order.
-// Used by bench, engine, kernels/common, model/weights and sim.
+// Used by engine, kernels/common, model/weights, sim and src/bench.
 #pragma once
 
 #include <array>

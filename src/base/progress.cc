@@ -1,3 +1,4 @@
+// Used by cli, engine, kernels and model.
 #include "base/progress.h"
 
 #include <fmt/format.h>

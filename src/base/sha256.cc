@@ -1,3 +1,4 @@
+// Used by cache/pages, cli, model/packing, serve/generate and serve/guard.
 #include "base/sha256.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by 9 folders, among them base, cli, files, grammar and jinja.
 #include "base/utf8.h"
 
 #include <cstdint>

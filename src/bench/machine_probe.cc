@@ -1,3 +1,4 @@
+// Used by bench, cli/bench and src/bench.
 #include "bench/machine_probe.h"
 
 #include <sys/mman.h>

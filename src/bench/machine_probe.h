@@ -5,7 +5,7 @@
 //   f32, bf16 dot, int8, tiles: the loops of kernels/device/bare_loops.h, of instructions that the running kernels may
 //   use
 // A GPU has only its memory measured: bytes that copies within it read and write. Thread safety: one thread at a time.
-// Used by bench and cli/bench.
+// Used by bench, cli/bench and src/bench.
 #pragma once
 
 #include <boost/json/object.hpp>

@@ -1,3 +1,4 @@
+// Used by cli/commands/perplexity.cc.
 #include "bench/prediction.h"
 
 #include <algorithm>

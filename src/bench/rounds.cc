@@ -1,3 +1,4 @@
+// Used by cli/bench/bench_command.cc and speed_report.cc.
 #include "bench/rounds.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by rounds.h and synthetic_state.cc.
 #include "bench/speed_case.h"
 
 #include <fmt/format.h>

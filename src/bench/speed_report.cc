@@ -1,3 +1,4 @@
+// Used by cli/bench/bench_command.cc and rounds.cc.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by rounds.h.
 #include "bench/step_kernels.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by speed_case.h and step_kernels.h.
 #include "bench/step_work.h"
 
 #include <algorithm>

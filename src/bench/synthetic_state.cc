@@ -1,3 +1,4 @@
+// Used by rounds.h and speed_case.cc.
 #include <algorithm>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// Used by audit.h, engine/runner/runner.h, prefix_cache.h and sequence_state.h.
 #include "cache/cache_pools.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// Used by engine/engine_options.cc and prefix_cache.h.
 #include "cache/fault.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cache, cli, engine, sim and verify.
 #include "cache/memory_plan.h"
 
 #include <fmt/format.h>

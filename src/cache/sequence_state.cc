@@ -1,3 +1,4 @@
+// Used by audit.h and engine/runner/runner.h.
 #include "cache/sequence_state.h"
 
 #include <algorithm>

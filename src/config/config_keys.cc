@@ -1,3 +1,4 @@
+// Used by config.
 #include "config/config_keys.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 // The tables of Llama, Mistral, Qwen2, Qwen3 and Qwen3-MoE. The defaults are those of LlamaConfig, MistralConfig,
 // Qwen2Config, Qwen3Config and Qwen3MoeConfig of transformers 5.
+// Used by config_keys_deepseek.cc.
 #include "config/config_key_rows.h"
 
 namespace sluice {

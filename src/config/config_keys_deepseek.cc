@@ -1,6 +1,7 @@
 // The tables of DeepSeek-V2, V3, V3.2 and V4. The defaults of V2 to V3.2 are those of DeepseekV2Config,
 // DeepseekV3Config and DeepseekV32Config of transformers 5; keys that only the official code reads (moe_layer_freq,
 // scoring_func, V2's norm_topk_prob) have its meaning. V4's config has to be complete.
+// Used by config_keys_decoder.cc.
 #include "config/config_key_rows.h"
 
 namespace sluice {

@@ -1,3 +1,4 @@
+// Used by model_config.h and model_families.cc.
 #include "config/deepseek_mla_config.h"
 
 #include <fmt/format.h>

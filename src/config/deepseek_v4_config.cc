@@ -1,3 +1,4 @@
+// Used by deepseek_v4_schedule.cc, model_config.h and model_families.cc.
 #include "config/deepseek_v4_config.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by deepseek_v4_config.cc, model_config.h and model_families.cc.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by cli/commands/text_commands.h, cli/loaded_model.h, engine/engine_impl.h and engine/load.cc.
 #include "config/generation_config.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by 6 folders, among them bench, cli, config, engine and model.
 #include "config/model_config.h"
 
 #include <fmt/format.h>

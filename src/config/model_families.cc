@@ -1,3 +1,4 @@
+// Used by model_config.cc.
 #include "config/model_families.h"
 
 #include "config/config_keys.h"

@@ -1,3 +1,4 @@
+// Used by config/gguf/gguf_llama.cc, model/rope.h and model_config.h.
 #include "config/rope_config.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli and engine.
 #include "engine/engine_impl.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli, engine, sim and verify.
 #include "engine/engine_options.h"
 
 #include <fmt/format.h>

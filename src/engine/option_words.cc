@@ -1,3 +1,4 @@
+// Used by cli, engine and verify.
 #include "engine/option_words.h"
 
 namespace sluice {

@@ -1,3 +1,4 @@
+// Used by cli/commands, model, model/packing and model/weights.
 #include "files/checkpoint.h"
 
 #include <fmt/format.h>

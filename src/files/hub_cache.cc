@@ -1,3 +1,4 @@
+// Used by cli/model_path.cc and model_path.cc.
 #include "files/hub_cache.h"
 
 #include <fmt/format.h>

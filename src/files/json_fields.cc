@@ -1,3 +1,4 @@
+// Used by cli, config, loadgen, sim and text.
 #include "files/json_fields.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by checkpoint.h and model/weights/dummy_checkpoint.cc.
 #include "files/made_tensors.h"
 
 #include <fmt/format.h>

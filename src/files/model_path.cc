@@ -1,3 +1,4 @@
+// Used by cli, config, engine, files and text.
 #include "files/model_path.h"
 
 #include <fmt/format.h>

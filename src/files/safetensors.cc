@@ -1,3 +1,4 @@
+// Used by checkpoint.h, cli/commands/inspect_text.cc and safetensors_writer.cc.
 #include "files/safetensors.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// Used by cli/commands/logits_command.cc, cli/commands/score_command.cc, files/gguf/gguf_writer.h and
+// model/weights/synth_sources.h.
 #include "files/safetensors_writer.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by checkpoint.h, engine/files_watch.cc and model/packing/packed_file.cc.
 #include "files/served_files.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by files, files/gguf and model/weights.
 #include "files/tensor_view.h"
 
 #include <fmt/format.h>

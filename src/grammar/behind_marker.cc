@@ -1,3 +1,4 @@
+// Used by serve/generate/answer_constraint.cc, serve/generate/tool_constraint.cc and verify/law_constraint.cc.
 #include "grammar/behind_marker.h"
 
 #include <algorithm>

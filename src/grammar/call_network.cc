@@ -1,3 +1,4 @@
+// Used by grammar.h.
 #include "grammar/call_network.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by grammar.cc.
 #include "grammar/gbnf.h"
 
 #include <algorithm>

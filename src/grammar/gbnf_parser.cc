@@ -1,3 +1,4 @@
+// Used by gbnf.cc.
 #include "grammar/gbnf_parser.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by serve/api, serve/api/openai, serve/generate and verify.
 #include "grammar/grammar.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by serve/generate/tool_constraint.cc and verify/law_constraint.cc.
 #include "grammar/reasoning_budget.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by statements.cc and template.cc.
 #include "jinja/evaluator.h"
 
 #include <algorithm>

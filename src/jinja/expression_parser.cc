@@ -1,3 +1,4 @@
+// Used by expression_suffixes.cc and parser.cc.
 #include "jinja/expression_parser.h"
 
 #include <algorithm>

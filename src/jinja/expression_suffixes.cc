@@ -1,4 +1,5 @@
 // Parses the suffixes of an expression: attributes, subscripts, calls, and where filters and tests begin.
+// Used by expression_parser.cc and parser.cc.
 #include <utility>
 
 #include "jinja/expression_parser.h"

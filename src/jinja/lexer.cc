@@ -1,3 +1,4 @@
+// Used by jinja/library/number_filters.cc and token_stream.h.
 #include "jinja/lexer.h"
 
 #include <algorithm>

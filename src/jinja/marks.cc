@@ -1,3 +1,4 @@
+// Used by jinja and jinja/library.
 #include "jinja/marks.h"
 
 #include <algorithm>

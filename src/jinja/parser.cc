@@ -1,3 +1,4 @@
+// Used by expression_parser.cc, template.cc and text/chat/templates/chat_templates.cc.
 #include "jinja/parser.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by jinja and jinja/library.
 #include "jinja/print.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by jinja and jinja/library.
 #include "jinja/safe_text.h"
 
 #include <string_view>

@@ -1,3 +1,4 @@
+// Used by evaluator.cc and template.cc.
 #include <utility>
 
 #include "jinja/evaluator.h"

@@ -1,3 +1,4 @@
+// Used by text/chat/templates/chat_templates.h.
 #include "jinja/template.h"
 
 #include <algorithm>

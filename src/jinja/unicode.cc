@@ -1,3 +1,4 @@
+// Used by jinja and jinja/library.
 #include "jinja/unicode.h"
 
 #include <utf8proc.h>

@@ -1,3 +1,4 @@
+// Used by load_run.h.
 #include "loadgen/answer_reader.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by answer_reader.h.
 #include "loadgen/event_reader.h"
 
 #include <utility>

@@ -1,4 +1,5 @@
 // The only file of this layer that sees the network library, which takes long to compile.
+// Used by answer_reader.h and load_run.h.
 #define BOOST_ASIO_SEPARATE_COMPILATION
 #define BOOST_BEAST_SEPARATE_COMPILATION
 

@@ -1,3 +1,4 @@
+// Used by conversations_file.cc and load_run.h.
 #include "loadgen/load_prompts.h"
 
 #include <fmt/format.h>

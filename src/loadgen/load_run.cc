@@ -1,3 +1,4 @@
+// Used by cli/bench/bench_serve_command.cc, determinism.h, traffic_report.h and word_scale.h.
 #include "loadgen/load_run.h"
 
 #include <deque>

@@ -1,3 +1,4 @@
+// Used by cli/bench/bench_serve_command.h.
 #include "loadgen/plain_trace.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by http_client.h.
 #include "loadgen/server_url.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by determinism.h.
 #include "loadgen/stream_faults.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by cli/bench/bench_serve_command.cc, traffic_report_html.cc and traffic_report_text.cc.
 #include "loadgen/traffic_report.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli/bench/bench_serve_command.cc.
 #include "loadgen/word_scale.h"
 
 #include <fmt/format.h>

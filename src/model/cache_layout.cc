@@ -1,3 +1,4 @@
+// Used by cache, cli, model, sim and verify.
 #include "model/cache_layout.h"
 
 #include <algorithm>

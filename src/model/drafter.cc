@@ -1,3 +1,4 @@
+// Used by engine/step/drafts/model_drafts.h.
 #include "model/drafter.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // EngineSetup: EngineOptions, the values derived from them, and settings for tests and debugging only. Everything below
 // the public API works with it.
-// Used by 6 folders, among them bench, cli, engine, model and sim.
+// Used by 6 folders, among them cli, engine, model, sim and src.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// Used by model/decoder/model.h, model/deepseek_mla/model.h and model/deepseek_v4/model.h.
 #include "model/family_model.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by model/decoder/weights.h, model/deepseek_mla/weights.h and model/deepseek_v4/weights.h.
 #include "model/feed_forward.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by bench, cli, engine, model and verify.
 #include "model/model_plan.h"
 
 #include <algorithm>

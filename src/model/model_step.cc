@@ -1,3 +1,4 @@
+// Used by feed_forward.h and residual_stream.h.
 #include "model/model_step.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by cli, model, model/decoder and model/deepseek_v4.
 #include "model/numerics.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by engine/load.cc.
 #include "model/ranked_model.h"
 
 #include <fmt/format.h>

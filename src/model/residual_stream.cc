@@ -1,3 +1,4 @@
+// Used by model/decoder/model.h and model/deepseek_mla/model.h.
 #include "model/residual_stream.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// Used by model/decoder/model.cc, model/deepseek_mla/model.cc and model/deepseek_v4/model.cc.
 #include "model/rope.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// Used by loadgen, plot, sim and src/bench.
 #include "plot/plot.h"
 
 #include <fmt/format.h>

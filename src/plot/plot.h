@@ -10,7 +10,7 @@
 //
 // Values that cannot be drawn (not finite, or not positive on a logarithmic axis) are left out.
 // Thread safety: pure functions.
-// Used by bench, loadgen, plot and sim.
+// Used by loadgen, plot, sim and src/bench.
 #pragma once
 
 #include <optional>

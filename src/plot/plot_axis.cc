@@ -1,3 +1,4 @@
+// Used by loadgen, plot, sim and src/bench.
 #include <fmt/format.h>
 
 #include <algorithm>

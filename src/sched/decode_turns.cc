@@ -1,3 +1,4 @@
+// Used by scheduler.h.
 #include "sched/decode_turns.h"
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
 // Scheduler: the rows of sequences that have known tokens to compute.
+// Used by engine/step, sched and sched/drafts.
 #include <algorithm>
 
 #include "sched/scheduler.h"

@@ -1,3 +1,4 @@
+// Used by engine/step, sched and sched/drafts.
 #include "sched/scheduler.h"
 
 #include <fmt/format.h>

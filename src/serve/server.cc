@@ -1,3 +1,4 @@
+// Used by cli/commands/serve_command.cc.
 #include "serve/server.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by loadgen/load_run.cc and simulation.cc.
 #include "sim/arrivals.h"
 
 #include <algorithm>

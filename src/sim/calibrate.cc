@@ -1,3 +1,4 @@
+// Used by cli/commands/simulate_command.cc, cost_model.cc, load_estimate.h and simulation.h.
 #include <algorithm>
 #include <array>
 #include <chrono>

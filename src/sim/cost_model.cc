@@ -1,3 +1,4 @@
+// Used by calibrate.cc, cli/commands/simulate_command.cc, load_estimate.h and simulation.h.
 #include "sim/cost_model.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli/commands/simulate_command.cc.
 #include "sim/load_estimate.h"
 
 #include <algorithm>

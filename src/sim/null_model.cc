@@ -1,3 +1,4 @@
+// Used by bench/scheduler_bench.cc, cli/commands/simulate_command.cc and simulation.cc.
 #include "sim/null_model.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by cli/commands/perplexity.cc, loadgen/traffic_report.h, report.h and simulation.h.
 #include "sim/percentiles.h"
 
 #include <algorithm>

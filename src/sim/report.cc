@@ -1,3 +1,4 @@
+// Used by cli/commands/simulate_command.cc and report_plots.cc.
 #include "sim/report.h"
 
 #include <fmt/format.h>

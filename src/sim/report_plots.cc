@@ -1,4 +1,5 @@
 // The plots of a report.
+// Used by cli/commands/simulate_command.cc and report.cc.
 #include <algorithm>
 #include <functional>
 

@@ -1,3 +1,4 @@
+// Used by cli/commands/simulate_command.cc and report.h.
 #include "sim/simulation.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by loadgen and sim.
 #include "sim/trace.h"
 
 #include <fmt/format.h>

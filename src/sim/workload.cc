@@ -1,3 +1,5 @@
+// Used by cli/bench/bench_serve_command.cc, cli/commands/simulate_command.h, cli/flags/bench_flags.cc and
+// conversations.cc.
 #include "sim/workload.h"
 
 #include <fmt/format.h>

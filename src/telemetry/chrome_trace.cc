@@ -1,3 +1,4 @@
+// Used by serve/observe and telemetry.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by cli/manual/manual_commands.cc and metrics.h.
 #include "telemetry/metric_table.h"
 
 #include <fmt/format.h>

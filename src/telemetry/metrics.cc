@@ -1,3 +1,4 @@
+// Used by serve/observe/engine_metrics.h and serve/observe/server_metrics.h.
 #include "telemetry/metrics.h"
 
 #include <fmt/format.h>

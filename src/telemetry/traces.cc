@@ -1,3 +1,4 @@
+// Used by serve/server.cc.
 #include "telemetry/traces.h"
 
 #include <fmt/format.h>

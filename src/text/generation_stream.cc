@@ -1,3 +1,4 @@
+// Used by cli, cli/commands, serve/api/openai and serve/generate.
 #include "text/generation_stream.h"
 
 #include <algorithm>

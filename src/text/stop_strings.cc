@@ -1,3 +1,4 @@
+// Used by generation_stream.h.
 #include "text/stop_strings.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by law_workload.h.
 #include "verify/law_alone.h"
 
 #include <algorithm>

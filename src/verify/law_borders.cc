@@ -1,3 +1,4 @@
+// Used by verify.cc.
 #include "verify/law_borders.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by verify.
 #include "verify/law_check.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by law_alone.h and law_requests.h.
 #include "verify/law_constraint.h"
 
 #include <string_view>

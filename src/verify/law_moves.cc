@@ -1,3 +1,4 @@
+// Used by verify.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by law_alone.h, law_borders.h and law_workload.h.
 #include "verify/law_requests.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by verify.
 #include "verify/law_runner.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by law_borders.h, law_check.cc, law_requests.cc and law_workload.h.
 #include "verify/law_schedule.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by law_compare.cc.
 #include "verify/law_workload.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli/commands/model_commands.h and cli/commands/verify_command.cc.
 #include "verify/verify.h"
 
 #include <fmt/format.h>

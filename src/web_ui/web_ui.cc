@@ -1,3 +1,4 @@
+// Used by serve/observe/page_endpoints.cc.
 #include "web_ui/web_ui.h"
 
 namespace sluice {

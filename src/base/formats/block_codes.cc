@@ -1,3 +1,4 @@
+// Used by base, cli, files, kernels and model.
 #include "base/formats/block_codes.h"
 
 #include "base/check.h"

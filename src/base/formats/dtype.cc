@@ -1,3 +1,4 @@
+// Used by base, cli, files, kernels and model.
 #include "base/formats/dtype.h"
 
 #include <algorithm>

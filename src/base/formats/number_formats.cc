@@ -1,3 +1,4 @@
+// Used by base, files, kernels and model.
 #include "base/formats/number_formats.h"
 
 namespace sluice {

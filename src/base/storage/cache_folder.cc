@@ -1,3 +1,4 @@
+// Used by cli/known_model.cc and model/packing/weight_packer.cc.
 #include "base/storage/cache_folder.h"
 
 #include <fmt/format.h>

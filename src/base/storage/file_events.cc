@@ -1,3 +1,4 @@
+// Used by files/served_files.h.
 #include "base/storage/file_events.h"
 
 #include <sys/inotify.h>

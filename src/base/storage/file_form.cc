@@ -1,3 +1,4 @@
+// Used by files/gguf/gguf_file.cc, files/model_path.cc, files/safetensors.cc and mapped_file.cc.
 #include "base/storage/file_form.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by bench, engine/step, files, kernels/device and model/packing.
 #include "base/storage/large_bytes.h"
 
 #include <sys/mman.h>

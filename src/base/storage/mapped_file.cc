@@ -1,3 +1,4 @@
+// Used by 7 folders, among them cli, config, engine, files and model.
 #include "base/storage/mapped_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Used by cli/main.cc, engine/load.cc, engine/reload.cc and mapped_file.h.
 #include "base/storage/mapping_guard.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// Used by files/gguf/gguf_writer.cc and files/safetensors_writer.cc.
 #include "base/storage/pending_file.h"
 
 #include <fcntl.h>

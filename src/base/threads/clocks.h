@@ -1,6 +1,6 @@
 // Seconds of the system's clocks: CLOCK_MONOTONIC, or the processor time of this thread or process
 // (CLOCK_THREAD_CPUTIME_ID, CLOCK_PROCESS_CPUTIME_ID), in which other programs do not count.
-// Used by bench/machine_probe.cc, engine/step/step_time.cc, engine/step_loop.cc and loadgen/load_run.cc.
+// Used by engine/step/step_time.cc, engine/step_loop.cc, loadgen/load_run.cc and src/bench/machine_probe.cc.
 #pragma once
 
 #include <ctime>

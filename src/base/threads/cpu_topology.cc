@@ -1,3 +1,4 @@
+// Used by base, cli, engine and kernels.
 #include "base/threads/cpu_topology.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by base, cli, engine, kernels and src.
 #include "base/threads/machine.h"
 
 #include <sched.h>

@@ -1,6 +1,6 @@
 // The part of the machine that this process may use: cores by affinity, memory by the container's limit if there is
 // one.
-// Used by base, bench, cli, engine and kernels.
+// Used by base, cli, engine, kernels and src.
 #pragma once
 
 #include <cstddef>

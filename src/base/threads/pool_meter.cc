@@ -1,3 +1,4 @@
+// Used by base/threads, kernels/ops and src/bench.
 #include "base/threads/pool_meter.h"
 
 namespace sluice {

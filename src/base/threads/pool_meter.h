@@ -3,7 +3,7 @@
 //
 // Stages follow one another: the time between two changes of stage belongs to the first, so that the stages sum to the
 // whole. A pool without a meter (ThreadPool::watch()) reads no clock. Thread safety: the caller of run() alone.
-// Used by base/threads, bench and kernels/ops.
+// Used by base/threads, kernels/ops and src/bench.
 #pragma once
 
 #include <array>

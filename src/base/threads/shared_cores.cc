@@ -1,3 +1,4 @@
+// Used by cli/commands/inspect_command.cc, engine/load.cc, engine/runner/runner.cc and engine/runner/thread_choice.cc.
 #include "base/threads/shared_cores.h"
 
 #include <fmt/format.h>

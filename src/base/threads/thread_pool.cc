@@ -1,3 +1,4 @@
+// Used by engine, files, kernels, model and src.
 #include "base/threads/thread_pool.h"
 
 #include <immintrin.h>

@@ -1,3 +1,4 @@
+// Used by cache/cache_pools.h.
 #include "cache/pages/cache_memory.h"
 
 #include <fmt/format.h>

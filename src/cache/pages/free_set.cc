@@ -1,3 +1,4 @@
+// Used by cache/memory_plan.cc and page_pool.h.
 #include "cache/pages/free_set.h"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// Used by cache/cache_pools.h.
 #include "cache/pages/page_pool.h"
 
 #include <fmt/format.h>

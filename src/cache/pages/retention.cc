@@ -1,3 +1,4 @@
+// Used by cache/prefix_cache.h, engine/step/stepper.cc, engine/step/stepper_preemption.cc and sim/simulation.h.
 #include "cache/pages/retention.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by engine/runner/runner.h.
 #include "cache/pages/swap_space.h"
 
 #include <fcntl.h>

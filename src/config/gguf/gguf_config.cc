@@ -1,3 +1,4 @@
+// Used by cli/commands, config, config/gguf and model.
 #include "config/gguf/gguf_config.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 // DeepSeek-V2, V3 and R1 in GGUF files. The up-projection of keys and values comes whole (attn_kv_b) or split
 // (attn_k_b, attn_v_b); which it is shows in the keys that give the sizes of heads.
+// Used by cli/commands, config, config/gguf and model.
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>

@@ -1,4 +1,5 @@
 // DeepSeek-V4 in GGUF files: shapes and rotated dims are the official ones, there are no MTP layers.
+// Used by cli/commands, config, config/gguf and model.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // Llama (and SmolLM2), Qwen2 and Qwen3 in GGUF files. The query and key rows of `llama` alone are interleaved.
+// Used by cli/commands, config, config/gguf and model.
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>

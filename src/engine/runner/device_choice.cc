@@ -1,3 +1,4 @@
+// Used by cli/commands/inspect_command.cc and runner.h.
 #include "engine/runner/device_choice.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli/commands/inspect_command.cc.
 #include "engine/runner/device_plan.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by engine/load.cc.
 #include "engine/runner/profile_advice.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli, engine, sim, src and verify.
 #include "engine/runner/runner.h"
 
 #include <fmt/format.h>

@@ -22,7 +22,7 @@
 // chain insert the blocks that they complete. fork, truncate, swap_out and swap_in do what SequenceState's functions
 // do. By the row law the logits of a token depend only on its sequence's tokens up to it, never on how they were cut
 // into steps. Nothing is allocated once warm. Thread safety: one thread at a time.
-// Used by bench, cli, engine, sim and verify.
+// Used by cli, engine, sim, src and verify.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,7 @@
 // Runner: the results of a step other than logits and draws: the log-probabilities of known tokens, and the choices of
 // layers. The logits of all rows of a long span would be hundreds of megabytes, so they exist a tile at a time. Only
 // the sampler's result is kept of a row.
+// Used by cli, engine, sim, src and verify.
 #include <algorithm>
 #include <cmath>
 

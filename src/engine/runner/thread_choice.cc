@@ -1,3 +1,4 @@
+// Used by engine/load.cc.
 #include "engine/runner/thread_choice.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by sequence_table.h and verify/law_alone.h.
 #include "engine/step/ruled_tokens.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli/commands, engine, engine/runner, engine/step and verify.
 #include "engine/step/sampler.h"
 
 #include <fmt/format.h>

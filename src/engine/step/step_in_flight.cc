@@ -1,3 +1,4 @@
+// Used by stepper.h.
 #include "engine/step/step_in_flight.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+// Used by stepper.h.
 #include "engine/step/step_recorder.h"
 
 #include <algorithm>

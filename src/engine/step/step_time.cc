@@ -1,3 +1,4 @@
+// Used by engine/load.cc and engine/runner/thread_choice.cc.
 #include "engine/step/step_time.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by bench, engine, sim, src and verify.
 #include "engine/step/stepper.h"
 
 #include <fmt/format.h>

@@ -10,7 +10,7 @@
 // A span with drafts (docs/speculation.md) has a row of logits for its newest token and for each draft, and a token is
 // drawn from each. take() returns these in their order, up to the first that differs from its draft. end() of a
 // sequence is allowed at any time, in any state. Thread safety: one thread at a time; check() may be called from any.
-// Used by bench, engine, engine/step, sim and verify.
+// Used by bench, engine, sim, src and verify.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+// Used by config/gguf/gguf_config.h, text/vocabulary_files/gguf_sentencepiece.cc and
+// text/vocabulary_files/gguf_tokenizer.cc.
 #include "files/gguf/gguf_fields.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by config/gguf, files/gguf and text/vocabulary_files.
 #include "files/gguf/gguf_file.h"
 
 #include <fmt/format.h>

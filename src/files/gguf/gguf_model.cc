@@ -1,4 +1,5 @@
 // GgufModel: the files of a split model.
+// Used by config/gguf, files/gguf and text/vocabulary_files.
 #include <fmt/format.h>
 
 #include <algorithm>

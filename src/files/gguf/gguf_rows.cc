@@ -1,3 +1,4 @@
+// Used by files/checkpoint.cc and gguf_tensors.cc.
 #include <algorithm>
 #include <vector>
 

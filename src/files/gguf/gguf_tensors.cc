@@ -1,3 +1,4 @@
+// Used by files/checkpoint.cc and gguf_rows.cc.
 #include "files/gguf/gguf_tensors.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by files/tensor_view.cc, gguf_file.cc and gguf_writer.cc.
 #include "files/gguf/gguf_types.h"
 
 #include <fmt/format.h>

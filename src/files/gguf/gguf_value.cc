@@ -1,3 +1,4 @@
+// Used by gguf_file.h and gguf_writer.h.
 #include "files/gguf/gguf_value.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli/commands/synth_gguf.h and gguf_file.cc.
 #include "files/gguf/gguf_writer.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by grammar/automata and grammar/schema.
 #include "grammar/automata/dfa.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // Automata of texts that are given, and the texts of automata.
+// Used by grammar/automata and grammar/schema.
 #include <algorithm>
 #include <functional>
 #include <utility>

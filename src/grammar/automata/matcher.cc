@@ -1,3 +1,5 @@
+// Used by grammar/behind_marker.h, serve/generate/answer_constraint.cc, serve/generate/tool_constraint.cc and
+// verify/law_constraint.cc.
 #include "grammar/automata/matcher.h"
 
 #include <fmt/format.h>

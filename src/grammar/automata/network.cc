@@ -1,3 +1,4 @@
+// Used by grammar, grammar/automata and grammar/schema.
 #include "grammar/automata/network.h"
 
 #include <fmt/format.h>

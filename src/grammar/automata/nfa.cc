@@ -1,3 +1,4 @@
+// Used by dfa.h, network.h and regex.h.
 #include "grammar/automata/nfa.h"
 
 #include <algorithm>

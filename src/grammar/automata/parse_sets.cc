@@ -1,3 +1,4 @@
+// Used by matcher.h, run_masks.h, token_masks.h and token_walk.h.
 #include "grammar/automata/parse_sets.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by grammar and grammar/schema.
 #include "grammar/automata/regex.h"
 
 #include <fmt/format.h>

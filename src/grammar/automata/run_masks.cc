@@ -1,3 +1,4 @@
+// Used by token_masks.h.
 #include "grammar/automata/run_masks.h"
 
 #include <algorithm>

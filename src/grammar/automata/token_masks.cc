@@ -1,3 +1,4 @@
+// Used by grammar/grammar.h and matcher.h.
 #include "grammar/automata/token_masks.h"
 
 #include <algorithm>

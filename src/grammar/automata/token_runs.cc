@@ -1,3 +1,4 @@
+// Used by run_masks.h and token_trie.cc.
 #include "grammar/automata/token_runs.h"
 
 #include <algorithm>

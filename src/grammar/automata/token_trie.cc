@@ -1,3 +1,4 @@
+// Used by grammar and grammar/automata.
 #include "grammar/automata/token_trie.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by json_text.cc and schema_scalars.cc.
 #include "grammar/schema/decimals.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by schema_scalars.cc.
 #include "grammar/schema/formats.h"
 
 #include <string>

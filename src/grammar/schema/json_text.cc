@@ -1,3 +1,4 @@
+// Used by grammar/call_network.cc and schema_network.h.
 #include "grammar/schema/json_text.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // The arrays of SchemaNetwork.
+// Used by grammar/call_network.cc and schema_network.cc.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by schema_expander.h and schema_product.h.
 #include "grammar/schema/schema_document.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by grammar/schema.
 #include "grammar/schema/schema_expander.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by grammar/call_network.cc and schema_array_network.cc.
 #include "grammar/schema/schema_network.h"
 
 #include <fmt/format.h>

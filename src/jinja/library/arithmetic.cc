@@ -1,3 +1,4 @@
+// Used by jinja and jinja/library.
 #include <cmath>
 #include <cstdint>
 #include <limits>

@@ -1,3 +1,4 @@
+// Used by jinja and jinja/library.
 #include "jinja/library/builtins.h"
 
 namespace sluice::jinja {

@@ -1,3 +1,4 @@
+// Used by jinja and jinja/library.
 #include <fmt/format.h>
 
 #include <algorithm>

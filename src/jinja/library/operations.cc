@@ -1,3 +1,4 @@
+// Used by jinja and jinja/library.
 #include "jinja/library/operations.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // all_gather on the host's threads.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 
 #include "base/check.h"

@@ -1,4 +1,5 @@
 // The ops between two sub-layers: hyper-connections, and the plain residual stream.
+// Used by kernels/composed, kernels/cpu, kernels/cuda/shared and kernels/cuda/sm90.
 #include "kernels/composed/composed_rows.h"
 #include "kernels/ops/ops.h"
 

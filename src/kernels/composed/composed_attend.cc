@@ -1,4 +1,5 @@
 // attend() and expand_and_attend().
+// Used by kernels/composed, kernels/cpu, kernels/cuda/shared and kernels/cuda/sm90.
 #include "kernels/composed/composed_rows.h"
 #include "kernels/ops/ops.h"
 

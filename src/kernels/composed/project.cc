@@ -1,3 +1,4 @@
+// Called through the table of ops (kernels/ops/ops.h).
 #include "kernels/ops/project.h"
 
 #include <vector>

@@ -1,3 +1,4 @@
+// Called through the table of ops (kernels/ops/ops.h).
 #include "kernels/ops/store_kv.h"
 
 #include "kernels/composed/composed_rows.h"

@@ -1,6 +1,7 @@
 // The CPU's composed ops (kernels/ops/ops.h). They are made of the same parts as everywhere, but a few rows go through
 // all parts of an op instead of all rows through one part after the other. So a step of one row has one call where it
 // would have ten, and more rows are shared among the threads in one fork.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 #include <functional>
 #include <vector>

@@ -1,5 +1,6 @@
 // Hyper-connections (kernels/ops/hyper_connection.h): everything from one sub-layer to the next in one fork, and in two
 // calls for one row.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 #include <functional>
 #include <vector>

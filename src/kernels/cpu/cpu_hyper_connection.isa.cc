@@ -1,6 +1,7 @@
 // Compiled for avx2 and avx512.
 // Hyper-connections (kernels/ops/hyper_connection.h) over sixteen lanes V: a 4 x 4 matrix is one V, entry (j, k) in
 // lane 4 j + k.
+// Used by kernels/cpu.
 #include <algorithm>
 
 #include "kernels/cpu/kernel_list.h"

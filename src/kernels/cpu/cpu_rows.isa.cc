@@ -1,5 +1,6 @@
 // Compiled for avx2 and avx512.
 // Row codecs (kernels/ops/row_codec.h) over sixteen lanes V: coding, decoding and simulating many rows.
+// Used by kernels/cpu/attention and kernels/cpu/linear.
 #include "kernels/cpu/cpu_rows.h"
 
 #include "kernels/cpu/kernel_list.h"

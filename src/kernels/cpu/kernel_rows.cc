@@ -1,4 +1,5 @@
 // The flat table that `sluice kernels` prints.
+// Used by kernels/cpu.
 #include <algorithm>
 #include <limits>
 #include <string>

@@ -1,3 +1,4 @@
+// Used by bench, kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #include "kernels/cpu/kernel_table.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // Compiled for avx2 and avx512.
 // Norms and rotations (kernels/ops/elementwise.h) over sixteen lanes V.
+// Used by kernels/cpu.
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/vec.h"

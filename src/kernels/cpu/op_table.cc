@@ -1,3 +1,4 @@
+// Used by kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #include "kernels/cpu/cpu_ops.h"
 
 namespace sluice {

@@ -1,5 +1,6 @@
 // Ops whose rows are computed each by itself (kernels/ops/elementwise.h, router.h, hyper_connection.h, embedding.h).
 // They are cut into tiles of rows.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 #include <bit>
 #include <cstring>

@@ -1,5 +1,6 @@
 // Compiled for avx2 and avx512.
 // The weights of kernels/ops/sample.h over sixteen lanes V (cpu/<isa>/vec.h).
+// Used by kernels/cpu.
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/vec.h"

@@ -7,7 +7,7 @@
 //
 // Errors: an error of the GPU is kept (Device::status()) and makes every later call do nothing; downloads then give
 // 0xFF, NaN as a float and -1 as an id. Thread safety: as for Device.
-// Used by bench, kernels/cuda, kernels/cuda/runtime and kernels/cuda/sm90.
+// Used by kernels/cuda, kernels/cuda/runtime, kernels/cuda/sm90 and src/bench.
 #pragma once
 
 #include <chrono>

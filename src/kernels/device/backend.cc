@@ -1,3 +1,4 @@
+// Used by engine/runner/device_choice.cc and kernels/cuda/runtime/backend.cc.
 #include "kernels/device/backend.h"
 
 #include <random>

@@ -1,3 +1,4 @@
+// Used by cli/bench/bench_command.cc, engine/runner/profile_advice.h, kernels/cpu/isa.cc and src/bench/machine_probe.h.
 #include "kernels/device/bare_loops.h"
 
 #include <immintrin.h>

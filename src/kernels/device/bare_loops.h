@@ -6,7 +6,7 @@
 //   int8        VPDPBUSD, as wide as the machine has it; on plain AVX2 VPMADDUBSW, VPMADDWD and an addition
 //   tiles       TDPBF16PS of AMX tiles. Emulated tiles have no such loop
 // Thread safety: pure functions, each on the calling thread.
-// Used by bench/machine_probe.h, cli/bench/bench_command.cc, engine/runner/profile_advice.h and kernels/cpu/isa.cc.
+// Used by cli/bench/bench_command.cc, engine/runner/profile_advice.h, kernels/cpu/isa.cc and src/bench/machine_probe.h.
 #pragma once
 
 #include <cstddef>

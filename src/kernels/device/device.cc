@@ -1,3 +1,4 @@
+// Used by cache, engine, kernels, model and src.
 #include "kernels/device/device.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by engine/runner/device_choice.h and model/ranked_model.h.
 #include "kernels/device/device_group.h"
 
 #include <fmt/format.h>

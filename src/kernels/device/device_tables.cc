@@ -1,3 +1,4 @@
+// Used by engine/runner/runner.h, engine/step/drafts/model_drafts.h and model/drafter.h.
 #include "kernels/device/device_tables.h"
 
 #include "base/check.h"

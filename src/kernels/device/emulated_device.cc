@@ -1,3 +1,4 @@
+// Used by backend.cc.
 #include "kernels/device/emulated_device.h"
 
 #include <fmt/format.h>

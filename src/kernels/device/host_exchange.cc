@@ -1,3 +1,4 @@
+// Used by backend.cc, kernels/composed/all_gather.cc and kernels/cpu/cpu_experts.cc.
 #include "kernels/device/host_exchange.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by model and model/weights.
 #include "kernels/device/scratch.h"
 
 #include "kernels/weights/linear_inputs.h"

@@ -9,7 +9,7 @@
 //
 // Row contract: moves bytes.
 // Shapes: from [rows, columns], to [rows, ranks * columns], both of one part, of the ranks' devices; no overlap.
-// Used by ops.h.
+// Used by model/model_step.cc.
 #pragma once
 
 #include "kernels/device/exec.h"

@@ -14,7 +14,7 @@
 //   If a side has no keys (lse = -inf), its values are not read: the result is the other side, bit for bit. Without
 //   keys on both sides it is 0 and -inf.
 // Keys and values must be finite: rows of a span that share a tile give weight 0 to the keys that they do not see.
-// Used by bench, kernels/cpu, kernels/cuda, kernels/ops and kernels/ref.
+// Used by bench/attention_kernels.cc, kernels/composed/expand_and_attend.cc and model/deepseek_mla/attention.cc.
 #pragma once
 
 #include <cstddef>

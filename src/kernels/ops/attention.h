@@ -27,7 +27,7 @@
 //   latent attention: q's other dims hold the queries already turned to the latent's side).
 // After: with out_rope, each head of the output is rotated back; then the forms of `out` that have memory are made.
 // Leaving out a masked key and giving it weight 0 give the same bits, so rows of a span may share decoded keys.
-// Used by bench, kernels/common, kernels/cpu, kernels/cuda and kernels/ops.
+// Used by bench, kernels/composed, model/decoder, model/deepseek_mla and model/deepseek_v4.
 #pragma once
 
 #include <cstdint>

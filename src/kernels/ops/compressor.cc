@@ -1,3 +1,4 @@
+// Used by bench/row_kernels.cc and kernels/composed/store_kv.cc.
 #include "kernels/ops/compressor.h"
 
 #include <algorithm>

@@ -13,7 +13,7 @@
 // a block boundary.
 //
 // Row contract: the state after token t is a function of tokens 0..t; cutting a span anywhere gives the same bits.
-// Used by bench, kernels/cpu, kernels/cuda/shared and kernels/ops.
+// Used by bench/row_kernels.cc and kernels/composed/store_kv.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Norms and rotations of rows: parts of the composed ops (kernels/ops/parts.h). Their orders are those of
 // kernels/device/exec.h. All may run in place (y == x).
-// Used by bench, kernels/composed, kernels/cpu, kernels/cuda/shared and kernels/ops.
+// Used by bench, engine, kernels, model and src.
 #pragma once
 
 #include <cstddef>

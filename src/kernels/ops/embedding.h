@@ -1,5 +1,5 @@
 // out[t, c, :] = table[ids[t], :] for every copy c: the embedding of each row, repeated for the residual streams.
-// Used by bench/row_kernels.cc, kernels/cuda/shared/embedding.cu and ops.h.
+// Used by bench, model, model/deepseek_mla and model/deepseek_v4.
 #pragma once
 
 #include <span>

@@ -12,7 +12,7 @@
 //
 // Row contract: that of every op, except that the pieces depend on where the span begins, so that it needs a profile of
 // its own.
-// Used by kernels/composed/expand_and_attend.cc and ops.h.
+// Used by kernels/composed/composed_attend.cc and model/deepseek_mla/attention.cc.
 #pragma once
 
 #include <algorithm>

@@ -15,7 +15,7 @@
 // Row contract: slot order is the router's; which rows share an expert changes nothing.
 // Shapes: x [rows, hidden]; y [rows, down's outputs], which is hidden for one rank; expert_ids, expert_weights [rows,
 // slots]. x and y do not overlap.
-// Used by bench, kernels and model.
+// Used by bench/linear_kernels.cc, bench/linear_step_bench.cc and model/feed_forward.cc.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,8 @@
 //                      kernels/ops/elementwise.h; then the forms of `normed` that have memory are made.
 //                      If only.data() is not null, only the rows `only` are entered:
 //                      row i of mixes, pre, post, comb, collapsed and normed is row only[i] of x.
-// Used by bench, kernels/cpu, kernels/cuda, kernels/ops and model/deepseek_v4.
+// Used by bench/row_kernels.cc, kernels/composed/between_layers.cc, model/deepseek_v4/model.cc and
+// model/deepseek_v4/mtp.cc.
 #pragma once
 
 #include <array>

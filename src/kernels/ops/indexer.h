@@ -17,7 +17,8 @@
 //
 // No more than a tile of scores exists at a time: a row keeps candidates (kernels/common/index_tile.h). Long contexts
 // are cut between threads; the choice is exact, so no cut changes it.
-// Used by bench, kernels/common, kernels/composed, kernels/cuda and kernels/ops.
+// Used by bench/indexer_bench.cc, kernels/composed/composed_attend.cc, model/deepseek_mla/attention.cc and
+// model/deepseek_v4/attention.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,5 @@
+// Used by kernels/cuda/device.h, kernels/cuda/runtime/kernel_tracer.h, src/bench/speed_case.h and
+// src/bench/step_kernels.h.
 #include "kernels/ops/kernel_times.h"
 
 #include <cxxabi.h>

@@ -4,7 +4,8 @@
 // enqueued for. Kernels of one queue start in the order in which they were enqueued, so one list matches the other.
 // Kernels that only the tracer has (small moves of the device's own) count for the stage kRest. Thread safety: plain
 // values and pure functions.
-// Used by bench/speed_case.h, bench/step_kernels.h, kernels/cuda/device.h and kernels/cuda/runtime/kernel_tracer.h.
+// Used by kernels/cuda/device.h, kernels/cuda/runtime/kernel_tracer.h, src/bench/speed_case.h and
+// src/bench/step_kernels.h.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Used by bench, kernels and model.
 #include "kernels/ops/linear.h"
 
 #include <algorithm>

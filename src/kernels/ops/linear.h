@@ -34,7 +34,7 @@
 // codes give the bits of the same values stored as f32: B is 128.
 //
 // Shapes: x [rows, in] with stride ldx (in floats), y [rows, out] with stride ldy; x and y do not overlap.
-// Used by bench, cli, engine, kernels and model.
+// Used by bench, kernels and model.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Used by engine, kernels and model.
 #include "kernels/ops/ops.h"
 
 #include <type_traits>

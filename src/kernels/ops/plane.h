@@ -1,7 +1,7 @@
 // Cached rows: where row r of page p of a plane lies (PlaneView), and the ops that code rows (kernels/ops/row_codec.h).
 //
 // A page of R rows is R data parts, then R scale parts (structure of arrays, as the official caches lay it out).
-// Used by kernels/cpu, kernels/cuda, kernels/ops, kernels/weights and model.
+// Used by bench and kernels/composed.
 #pragma once
 
 #include <cstddef>

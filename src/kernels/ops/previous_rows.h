@@ -8,7 +8,7 @@
 // Without x every span has one row, and only y is written.
 //
 // Shapes: x, y [rows, format.dims] contiguous, no overlap.
-// Used by kernels/cuda/shared/previous_rows.cu and ops.h.
+// Used by model/deepseek_mla/mtp.cc and model/deepseek_v4/mtp.cc.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 // A product may have several weights of one shape (the heads of latent attention, the groups of an output projection).
 // Weight i reads part i of x, or part 0 if x has one part only, and writes y + i * y_step.
 // Shapes: x [rows, parts, in], y [rows, out] for each weight. No y overlaps x, or another y.
-// Used by kernels/composed/composed_rows.h, kernels/composed/project.cc, kernels/cuda/sm90/sm90_ops.h and ops.h.
+// Used by model, model/decoder, model/deepseek_mla and model/deepseek_v4.
 #pragma once
 
 #include <array>

@@ -4,8 +4,7 @@
 //   norm not null: normed[i] = rms_norm(x[t], norm, eps), as in kernels/ops/elementwise.h, for every row t = i, or, if
 //                  only.data() is not null, t = only[i]; then the forms of `normed` that have memory are made
 // Shapes: x, y [rows, dim] contiguous; normed [rows or only.size(), dim], no part of x or y.
-// Used by kernels/composed/composed_rows.h, kernels/cuda/shared/add_norm.h, kernels/cuda/shared/linear_inputs.cu and
-// parts.h.
+// Used by model/deepseek_mla/mtp.cc, model/deepseek_v4/mtp.cc and model/residual_stream.cc.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Used by bench/row_kernels.cc, model/family_model.h and model/rope.h.
 #include "kernels/ops/rope_table.h"
 
 #include <algorithm>

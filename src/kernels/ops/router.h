@@ -11,7 +11,7 @@
 //   weight_s  score_{id_s} * scaling, or, normalised, score_{id_s} / (chain sum of the chosen scores in slot order +
 //             sum_epsilon) * scaling
 // Scores compare by kernels/common/order_key.h, so that broken checkpoints still choose distinct experts.
-// Used by bench, kernels and model.
+// Used by bench/row_kernels.cc, kernels/composed/composed_attend.cc, model/feed_forward.cc and model/numerics.cc.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Used by kernels/cpu/avx512vbmi/fp8_cells.h, kernels/cpu/cpu_rows.h and plane.h.
 #include "kernels/ops/row_codec.h"
 
 #include <algorithm>

@@ -29,7 +29,7 @@
 //
 // Row contract: an output row is a function of its SampleRow and its row of logits. Evaluations that cannot change the
 // result may be left out: a candidate with d_i + kMaxNoise below another's z loses whatever its noise.
-// Used by bench, engine and kernels.
+// Used by bench, engine/runner, engine/step, engine/step/drafts and model.
 #pragma once
 
 #include <array>

@@ -11,7 +11,8 @@
 //   coding    encode_rows() to the slots that the step has for the plane: window_slots with ratio 0, else those of
 //             closed_by(ratio); without planes, as for queries, nothing is coded
 // x becomes the keys that were coded, `joined` the rows with values. The kinds are independent of each other.
-// Used by kernels/composed, kernels/cuda/shared and kernels/ops.
+// Used by model/decoder/attention.cc, model/deepseek_mla/attention.cc, model/deepseek_v4/attention.cc and
+// model/deepseek_v4/mtp.cc.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
 // Elementwise ops (kernels/ops/elementwise.h), word for word.
+// Used by kernels/cpu, kernels/cpu/scalar and kernels/ref.
 #include <cmath>
 
 #include "kernels/ref/kernels.h"

@@ -1,5 +1,6 @@
 // The whole ops in plain scalar loops on the calling thread, each after its header: the oracle of every device. Their
 // weights are those of the scalar kernels, which pack nothing.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 #include <cstring>
 #include <numeric>

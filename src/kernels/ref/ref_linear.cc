@@ -1,3 +1,4 @@
+// Used by activation.cc, kernels/cpu/scalar/ref.cc, op_table.cc and ref_hyper_connection.cc.
 #include "kernels/ref/ref_linear.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by kernels/cpu, kernels/cpu/scalar and kernels/ref.
 #include "kernels/ref/kernels.h"
 
 namespace sluice::ref {

@@ -1,3 +1,4 @@
+// Used by bench, engine/runner, kernels/device and model.
 #include "kernels/step/step_builder.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by kernels and model.
 #include "kernels/weights/linear_inputs.h"
 
 #include <vector>

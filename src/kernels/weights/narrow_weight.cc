@@ -1,3 +1,4 @@
+// Used by model/weights/weight_table.cc.
 #include "kernels/weights/narrow_weight.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by kernels/ops/linear.h, model/weights/scale_tensors.h and narrow_weight.h.
 #include "kernels/weights/weight_format.h"
 
 #include <algorithm>

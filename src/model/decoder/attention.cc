@@ -1,4 +1,5 @@
 // Attention of one layer: project, write the cache, then attend through it.
+// Used by model.cc.
 #include <cmath>
 
 #include "model/decoder/step.h"

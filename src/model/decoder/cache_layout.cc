@@ -1,5 +1,6 @@
 // The cache layout of a plain multi-head model: for each layer and key-value head a row a token, its key and then its
 // value.
+// Used by model and model/decoder.
 #include <fmt/format.h>
 
 #include "model/decoder/model.h"

@@ -1,3 +1,4 @@
+// Used by model and model/decoder.
 #include <utility>
 
 #include "model/decoder/model.h"

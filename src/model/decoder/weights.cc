@@ -1,3 +1,4 @@
+// Used by model.h.
 #include "model/decoder/weights.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 // Attention of one layer (docs/models/deepseek_v3.md §1, docs/models/deepseek_v3.2.md §2): project, write the cache,
 // then attend through it, absorbed, or in long spans of a profile that asks for it expanded.
+// Used by model.cc and mtp.cc.
 #include <cmath>
 
 #include "model/deepseek_mla/step.h"

@@ -1,5 +1,6 @@
 // The cache layout of a model with multi-head latent attention, with its types (docs/models/deepseek_v3.md §1,
 // docs/models/deepseek_v3.2.md §3).
+// Used by model.cc, model/families.cc, plan.cc and step.h.
 #include <fmt/format.h>
 
 #include <climits>

@@ -1,6 +1,7 @@
 // The layer for multi-token prediction (docs/models/deepseek_v3.md §4). Slot s of its rows belongs to token s: it is
 // made of that token and of the hidden state before it, so it is a function of tokens 0..s as every other cached row
 // is. The row's position, s - 1, is that of the hidden state.
+// Used by attention.cc and model.cc.
 #include "model/deepseek_mla/step.h"
 
 namespace sluice::mla {

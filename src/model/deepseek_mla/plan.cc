@@ -1,3 +1,4 @@
+// Used by cache_layout.cc, model.cc, model/families.cc and step.h.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by model.h.
 #include "model/deepseek_mla/weights.h"
 
 #include <fmt/format.h>

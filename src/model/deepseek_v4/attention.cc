@@ -1,4 +1,5 @@
 // Attention of one layer (docs/models/deepseek_v4.md §4): project, write the cache, then attend through it.
+// Used by model.cc and mtp.cc.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,6 @@
 // The cache layout of DeepSeek-V4 (docs/models/deepseek_v4.md §4.3, §6.4, §12), and the check that the code supports a
 // config.
+// Used by model.cc, model/families.cc, plan.cc and step.h.
 #include <fmt/format.h>
 
 #include <cstring>

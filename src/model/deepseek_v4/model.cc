@@ -1,3 +1,4 @@
+// Used by cache_layout.cc, model/families.cc, plan.cc and step.h.
 #include "model/deepseek_v4/model.h"
 
 #include <utility>

@@ -1,6 +1,7 @@
 // The layer for multi-token prediction (docs/models/deepseek_v4.md §10). Slot s of its keys belongs to token s: it is
 // made of that token and of X of the token before it, so it is a function of tokens 0..s as every other cached row is.
 // The row's position, s - 1, is that of X.
+// Used by attention.cc and model.cc.
 #include <algorithm>
 #include <numeric>
 #include <vector>

@@ -1,3 +1,4 @@
+// Used by pack_key.cc, weight_packer.cc and weight_packer.h.
 #include "model/packing/pack_cache.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by pack_cache.h and weight_packer.h.
 #include "model/packing/packed_file.h"
 
 #include <fcntl.h>

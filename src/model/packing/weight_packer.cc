@@ -1,3 +1,4 @@
+// Used by model/weights/weight_table.cc.
 #include "model/packing/weight_packer.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli/commands/inspect_command.cc, engine/engine_options.cc and model/families.cc.
 #include "model/weights/dummy_checkpoint.h"
 
 #include <fmt/format.h>

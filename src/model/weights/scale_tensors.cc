@@ -1,3 +1,4 @@
+// Used by weight_table.cc.
 #include "model/weights/scale_tensors.h"
 
 #include <fmt/format.h>

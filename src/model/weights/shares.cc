@@ -1,3 +1,4 @@
+// Used by model, model/decoder, model/deepseek_mla and model/deepseek_v4.
 #include "model/weights/shares.h"
 
 #include <fmt/format.h>

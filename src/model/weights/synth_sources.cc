@@ -1,3 +1,4 @@
+// Used by cli/commands/synth_command.cc.
 #include "model/weights/synth_sources.h"
 
 #include <cstddef>

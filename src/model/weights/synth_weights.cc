@@ -1,3 +1,4 @@
+// Used by cli/commands/synth_gguf.h, dummy_checkpoint.cc and synth_sources.h.
 #include "model/weights/synth_weights.h"
 
 #include <algorithm>

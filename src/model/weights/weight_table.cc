@@ -1,3 +1,4 @@
+// Used by model.
 #include "model/weights/weight_table.h"
 
 #include <fmt/format.h>

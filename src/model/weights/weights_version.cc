@@ -1,3 +1,4 @@
+// Used by model/families.cc.
 #include "model/weights/weights_version.h"
 
 #include <fmt/format.h>

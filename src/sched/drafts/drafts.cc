@@ -13,6 +13,7 @@
 // If steps are enqueued before the previous tokens are known (DraftLimits::wait), a step with drafts begins and ends
 // with a wait, and T includes these. So waiting_pays() decides before a plan whether the drafts that are possible once
 // the tokens are known pay for the waits. It is harder to begin with drafts (two waits) than to go on (one).
+// Used by sched/plan_facts.h, sched/scheduler.h, sched/step_plan.h and step_times.h.
 #include "sched/drafts/drafts.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by sched/scheduler.h.
 #include "sched/drafts/step_times.h"
 
 #include <algorithm>

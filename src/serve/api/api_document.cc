@@ -1,3 +1,4 @@
+// Used by cli/manual/manual_commands.cc and serve/api/openai/plain_endpoints.cc.
 #include "serve/api/api_document.h"
 
 #include <fmt/format.h>

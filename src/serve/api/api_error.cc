@@ -1,3 +1,4 @@
+// Used by serve/api, serve/api/openai, serve/guard, serve/http and serve/observe.
 #include "serve/api/api_error.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by api_document.cc and request_fields.h.
 #include "serve/api/field_table.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by serve/api, serve/api/agents, serve/api/openai and serve/generate.
 #include "serve/api/request_fields.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by serve, serve/api/openai and serve/generate.
 #include "serve/generate/answer_constraint.h"
 
 #include <fmt/format.h>

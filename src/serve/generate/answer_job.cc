@@ -1,3 +1,4 @@
+// Used by answer_plan.h and answer_planners.cc.
 #include "serve/generate/answer_job.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by answer_planners.cc.
 #include "serve/generate/best_of_writer.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Used by serve/api/agents/messages_answer.cc, serve/api/agents/messages_request.cc,
+// serve/api/agents/responses_answer.cc and serve/api/agents/responses_request.cc.
 #include "serve/generate/reasoning_seal.h"
 
 #include "base/sha256.h"

@@ -1,3 +1,4 @@
+// Used by answer_planners.cc, serve/api/openai/chat_completion_request.cc and serve/server.cc.
 #include "serve/generate/tool_constraint.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by serve/server.cc.
 #include "serve/guard/access.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// Used by access.h, cli/commands/text_commands.h and serve/server.h.
 #include "serve/guard/api_keys.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli/commands/text_commands.h, request_admission.cc, serve/api/api_context.h and serve/server.h.
 #include "serve/guard/key_limits.h"
 
 #include <algorithm>

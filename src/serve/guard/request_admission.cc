@@ -1,3 +1,5 @@
+// Used by serve/api/openai/token_endpoints.cc, serve/generate/answer_job.cc, serve/generate/answer_planners.cc and
+// serve/server.cc.
 #include "serve/guard/request_admission.h"
 
 #include <fmt/format.h>

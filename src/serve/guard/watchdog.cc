@@ -1,3 +1,4 @@
+// Used by serve/server.cc.
 #include "serve/guard/watchdog.h"
 
 #include <algorithm>

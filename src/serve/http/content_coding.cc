@@ -1,3 +1,4 @@
+// Used by serve/server.cc.
 #include "serve/http/content_coding.h"
 
 #include <fmt/format.h>

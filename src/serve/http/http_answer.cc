@@ -1,3 +1,4 @@
+// Used by http_session.h and http_wire.cc.
 #include "serve/http/http_answer.h"
 
 #include <optional>

@@ -1,3 +1,4 @@
+// Used by http_session.cc.
 #define BOOST_ASIO_SEPARATE_COMPILATION
 #define BOOST_BEAST_SEPARATE_COMPILATION
 

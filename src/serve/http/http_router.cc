@@ -1,3 +1,4 @@
+// Used by serve/server.cc.
 #include "serve/http/http_router.h"
 
 #include <fmt/format.h>

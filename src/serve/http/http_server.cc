@@ -1,4 +1,5 @@
 // This and its http_*.cc are all that sees the network library, which takes long to compile.
+// Used by serve, serve/http and serve/observe.
 #define BOOST_ASIO_SEPARATE_COMPILATION
 #define BOOST_BEAST_SEPARATE_COMPILATION
 

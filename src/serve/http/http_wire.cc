@@ -1,3 +1,4 @@
+// Used by http_answer.cc and http_session.h.
 #include <fmt/format.h>
 
 #include <iterator>

@@ -1,3 +1,4 @@
+// Used by serve/api/api_context.h, serve/observe/engine_feed.h and serve/observe/health.h.
 #include "serve/http/jobs.h"
 
 #include <utility>

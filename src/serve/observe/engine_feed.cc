@@ -1,3 +1,4 @@
+// Used by serve/api/api_context.h.
 #include "serve/observe/engine_feed.h"
 
 #include <fmt/format.h>

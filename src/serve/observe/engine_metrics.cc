@@ -1,3 +1,4 @@
+// Used by server_metrics.cc.
 #include "serve/observe/engine_metrics.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by serve/server.cc.
 #include "serve/observe/health.h"
 
 #include <fmt/format.h>

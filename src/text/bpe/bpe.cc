@@ -1,3 +1,4 @@
+// Used by text/tokenizer/tokenizer_parser.h.
 #include "text/bpe/bpe.h"
 
 #include <algorithm>

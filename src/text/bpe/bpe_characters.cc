@@ -1,3 +1,4 @@
+// Used by bpe.h.
 #include "text/bpe/bpe_characters.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli/commands, text/bpe, text/tokenizer and text/vocabulary_files.
 #include "text/bpe/bpe_vocabulary.h"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// Used by cli, serve and text.
 #include "text/chat/chat.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by chat.cc.
 #include "text/chat/deepseek_v32_chat.h"
 
 #include <boost/json.hpp>

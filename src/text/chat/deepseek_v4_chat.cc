@@ -1,3 +1,4 @@
+// Used by chat.cc and deepseek_v4_chat_effort.cc.
 #include "text/chat/deepseek_v4_chat.h"
 
 #include <array>

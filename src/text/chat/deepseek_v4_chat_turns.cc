@@ -1,3 +1,4 @@
+// Used by deepseek_v4_chat.cc.
 #include "text/chat/deepseek_v4_chat_turns.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by deepseek_v32_chat.cc and deepseek_v4_chat.cc.
 #include "text/chat/dsml_calls.h"
 
 #include <boost/json.hpp>

@@ -1,3 +1,4 @@
+// Used by serve/generate/answer_planners.cc.
 #include "text/chat/fill_in_middle.h"
 
 #include <utility>

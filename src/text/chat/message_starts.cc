@@ -1,3 +1,4 @@
+// Used by cli/commands/run_command.cc and serve/api/api_context.h.
 #include "text/chat/message_starts.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by text/pretokenizer and text/tokenizer.
 #include "text/pretokenizer/pretokenizer.h"
 
 #include <algorithm>

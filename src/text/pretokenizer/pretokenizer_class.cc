@@ -1,3 +1,4 @@
+// Used by pretokenizer_json.cc and pretokenizer_pattern.cc.
 #include "text/pretokenizer/pretokenizer_class.h"
 
 #include <fmt/format.h>

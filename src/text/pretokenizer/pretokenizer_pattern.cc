@@ -1,4 +1,5 @@
 // translate_pattern: from Oniguruma's language to PCRE2's.
+// Used by pretokenizer_class.cc and pretokenizer_json.cc.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Used by pretokenizer.h, pretokenizer_pattern.cc, text/tokenizer/tokenizer_decoder.h and
+// text/tokenizer/tokenizer_normalizer.h.
 #include "text/pretokenizer/pretokenizer_regex.h"
 
 #include <fmt/format.h>

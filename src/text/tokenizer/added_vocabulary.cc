@@ -1,3 +1,4 @@
+// Used by text/vocabulary_files/tokenizer_companions.cc.
 #include "text/tokenizer/added_vocabulary.h"
 
 #include <algorithm>

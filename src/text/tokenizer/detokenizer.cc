@@ -1,3 +1,4 @@
+// Used by text/generation_stream.h.
 #include "text/tokenizer/detokenizer.h"
 
 #include "base/utf8.h"

@@ -1,3 +1,4 @@
+// Used by text/vocabulary_files/tokenizer_companions.cc.
 #include "text/tokenizer/special_tokens.h"
 
 #include <algorithm>

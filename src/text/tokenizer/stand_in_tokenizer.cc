@@ -1,3 +1,4 @@
+// Used by cli/loaded_model.cc.
 #include "text/tokenizer/stand_in_tokenizer.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli, serve and text.
 #include "text/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by added_vocabulary.h, special_tokens.h, tokenizer_normalizer.cc and tokenizer_parser.h.
 #include "text/tokenizer/tokenizer_added_tokens.h"
 
 #include <utf8proc.h>

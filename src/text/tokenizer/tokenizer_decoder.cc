@@ -1,3 +1,4 @@
+// Used by tokenizer_parser.h.
 #include "text/tokenizer/tokenizer_decoder.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by tokenizer_parser.h and tokenizer_unicode.cc.
 #include "text/tokenizer/tokenizer_normalizer.h"
 
 #include <fmt/format.h>

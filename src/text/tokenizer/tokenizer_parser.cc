@@ -1,3 +1,4 @@
+// Used by tokenizer.cc, tokenizer_bpe_parser.cc and tokenizer_template.cc.
 #include "text/tokenizer/tokenizer_parser.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by text/chat/templates, text/tokenizer and text/vocabulary_files.
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>

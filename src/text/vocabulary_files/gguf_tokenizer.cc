@@ -1,3 +1,4 @@
+// Used by text/chat/templates, text/tokenizer and text/vocabulary_files.
 #include "text/vocabulary_files/gguf_tokenizer.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // parse_sentencepiece: as much of the wire format of protocol buffers as sentencepiece_model.proto needs.
+// Used by gguf_sentencepiece.cc, sentencepiece_json.cc and tokenizer_files.cc.
 #include "text/vocabulary_files/sentencepiece_file.h"
 
 #include <fmt/format.h>

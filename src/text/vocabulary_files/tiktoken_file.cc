@@ -1,3 +1,4 @@
+// Used by tokenizer_files.cc.
 #include "text/vocabulary_files/tiktoken_file.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by cli, text/chat/templates, text/tokenizer and text/vocabulary_files.
 #include "text/vocabulary_files/tokenizer_companions.h"
 
 #include <fmt/format.h>

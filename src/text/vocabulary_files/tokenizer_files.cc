@@ -1,3 +1,4 @@
+// Used by text/tokenizer/tokenizer.cc and tokenizer_companion_files.cc.
 #include "text/vocabulary_files/tokenizer_files.h"
 
 #include <array>

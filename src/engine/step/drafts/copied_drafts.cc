@@ -1,3 +1,4 @@
+// Used by engine/step/sequence_table.h.
 #include "engine/step/drafts/copied_drafts.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by engine/runner/runner.h.
 #include "engine/step/drafts/model_drafts.h"
 
 #include <algorithm>

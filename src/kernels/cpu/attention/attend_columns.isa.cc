@@ -1,6 +1,7 @@
 // Compiled for avx2 and avx512.
 // Attention in the order of AMX tiles (kernels/ops/attention.h) by multiply-adds: scores with a lane for each column,
 // values with a lane for each dim. Keys are rows of f32 in whole slices.
+// Used by attend_tiles.isa.cc and kernels/cpu/avx512vbmi/column_tiles.h.
 #include "kernels/cpu/attention/attend_columns.h"
 
 #include <cstring>

@@ -1,6 +1,7 @@
 // Compiled for avx512vbmi and avx512_amx.
 // Attention on AMX tiles (AttendArgs::tiles of kernels/ops/attention.h); in the target without AMX they are emulated,
 // for tests.
+// Used by attend_columns.isa.cc and kernels/cpu/avx512vbmi/column_tiles.h.
 #include "kernels/cpu/attention/attend_columns.h"
 #include "kernels/cpu/avx512vbmi/column_tiles.h"
 #include "kernels/cpu/kernel_list.h"

@@ -1,5 +1,6 @@
 // Compiled for avx2 and avx512.
 // Attention (kernels/ops/attention.h) by multiply-adds.
+// Used by kernels/cpu/avx512_bf16/bf16_attend.cc.
 #include "kernels/cpu/attention/attend_tile.h"
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/vec.h"

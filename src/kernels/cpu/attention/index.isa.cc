@@ -1,5 +1,6 @@
 // Compiled for avx2 and avx512.
 // The indexer's tiles (kernels/ops/indexer.h): scores of keys, and the best of them.
+// Used by kernels/cpu/avx512_vnni/index_fp4.cc.
 #include "kernels/cpu/attention/index_fp4.h"
 #include "kernels/cpu/attention/index_pairs.h"
 #include "kernels/cpu/kernel_list.h"

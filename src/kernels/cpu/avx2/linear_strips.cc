@@ -1,3 +1,4 @@
+// Used by kernels/cpu/linear/linear_layout.cc.
 #include "kernels/cpu/avx2/linear_strips.h"
 
 #include <emmintrin.h>

@@ -1,3 +1,4 @@
+// Used by kernels/cpu/cpu_features.cc.
 #include "kernels/cpu/avx512_bf16/dot_speed.h"
 
 #include <algorithm>

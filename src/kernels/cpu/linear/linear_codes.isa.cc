@@ -1,5 +1,6 @@
 // Compiled for avx2 and avx512.
 // Integer codes with scales by multiply-adds.
+// Used by linear_int8.isa.cc.
 #include "kernels/cpu/linear/linear_codes.h"
 
 #include "kernels/cpu/kernel_list.h"

@@ -1,5 +1,7 @@
 // Compiled for avx2, avx2_vnni, avx512 and avx512_vnni.
 // Integer weights times int8 inputs, with the target's instructions for integer products (its int8_dot.h).
+// Used by kernels/cpu/avx2, kernels/cpu/avx2_vnni, kernels/cpu/avx512, kernels/cpu/avx512_amx and
+// kernels/cpu/avx512_vnni.
 #include "kernels/cpu/linear/linear_int8.h"
 
 #include "kernels/cpu/kernel_list.h"

@@ -1,3 +1,4 @@
+// Used by kernels/cpu, kernels/cpu/avx2, kernels/cpu/avx512_bf16, kernels/cpu/avx512vbmi and kernels/cpu/linear.
 #include "kernels/cpu/linear/linear_layout.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // Compiled for avx2 and avx512.
 // Weights of bf16 and MXFP4 in the order of AMX tiles, by multiply-adds.
+// Used by linear_slices_fp8.isa.cc.
 #include "kernels/cpu/linear/linear_slices.h"
 
 #include "kernels/cpu/kernel_list.h"

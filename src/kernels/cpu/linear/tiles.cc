@@ -1,3 +1,4 @@
+// Used by kernels/cpu, kernels/cpu/attention, kernels/cpu/avx512_amx and kernels/cpu/linear.
 #include "kernels/cpu/linear/tiles.h"
 
 #include "base/aligned.h"

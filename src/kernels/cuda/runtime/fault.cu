@@ -1,3 +1,4 @@
+// Used by device.cc.
 #include "kernels/cuda/runtime/fault.h"
 
 #include <cuda_runtime.h>

@@ -1,3 +1,4 @@
+// Used by device.cc.
 #include "kernels/cuda/runtime/kernel_tracer.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// Used by device.cc.
 #include "kernels/cuda/runtime/launch_graphs.h"
 
 #include <algorithm>

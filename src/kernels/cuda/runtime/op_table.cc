@@ -1,4 +1,5 @@
 // The table of kernels in the orders of the CPU: composed ops are made of them as they are on the CPU.
+// Called through the table of ops (kernels/ops/ops.h).
 #include "kernels/cuda/device.h"
 
 namespace sluice {

@@ -1,3 +1,4 @@
+// Used by staging.h.
 #include "kernels/cuda/runtime/small_moves.h"
 
 #include <cuda_runtime.h>

@@ -1,4 +1,5 @@
 // attend_expanded, merge_attention (kernels/ops/attend_expanded.h): a team for eight rows of a head.
+// Called through the table of ops (kernels/ops/ops.h).
 #include "kernels/ops/attend_expanded.h"
 #include "kernels/cuda/shared/attend_team.h"
 

@@ -1,4 +1,5 @@
 // compress (kernels/ops/compressor.h): each thread has a channel of a window.
+// Used by store_kv.cu.
 #include "kernels/cuda/shared/window_pool.h"
 
 namespace sluice::SLUICE_CUDA_OPS {

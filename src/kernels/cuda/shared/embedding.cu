@@ -1,4 +1,5 @@
 // embed (kernels/ops/embedding.h): each thread has a value, or a part of integer codes.
+// Called through the table of ops (kernels/ops/ops.h).
 #include "base/formats/block_codes.h"
 #include "base/formats/block_types.h"
 #include "kernels/cuda/launch.h"

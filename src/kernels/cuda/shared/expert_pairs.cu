@@ -1,3 +1,4 @@
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #include <algorithm>
 
 #include "kernels/cuda/shared/expert_lists.h"

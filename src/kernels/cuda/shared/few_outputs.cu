@@ -3,6 +3,7 @@
 // The lanes of a warp have neighbouring blocks of some outputs and rows, a chain each; all of the rows lie in shared
 // memory. The first weights are loaded before the kernels ahead have ended. After a barrier one thread for each output
 // and row adds the blocks in ascending order.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #include "kernels/cuda/shared/linear_products.h"
 #include "kernels/cuda/shared/linear_staging.h"
 #include "kernels/cuda/shared/words.h"

@@ -1,5 +1,6 @@
 // select_entries (kernels/ops/indexer.h): scores of tiles of entries, a thread for each entry, then the choice of each
 // row from their order keys.
+// Used by kernels/cuda/shared.
 #include <algorithm>
 
 #include "kernels/cuda/shared/row_codec.h"

@@ -1,4 +1,5 @@
 // prepare_rows (kernels/ops/linear.h), with sixteen threads for a block, and norm_inputs (kernels/ops/residual.h).
+// Called through the table of ops (kernels/ops/ops.h).
 #include <cmath>
 
 #include "base/formats/number_formats.h"

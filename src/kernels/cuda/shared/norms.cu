@@ -1,4 +1,5 @@
 // rms_norm, layer_norm: a team for each row (kernels/ops/elementwise.h).
+// Called through the table of ops (kernels/ops/ops.h).
 #include "base/formats/number_formats.h"
 #include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/cuda/shared/row_sums.h"

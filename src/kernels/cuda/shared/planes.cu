@@ -1,4 +1,5 @@
 // encode_rows, decode_rows, simulate_rows (kernels/ops/plane.h): sixteen threads for each unit of a row.
+// Called through the table of ops (kernels/ops/ops.h).
 #include "kernels/ops/attention.h"
 #include "kernels/cuda/shared/row_codec.h"
 

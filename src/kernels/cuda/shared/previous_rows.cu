@@ -1,4 +1,5 @@
 // previous_rows (kernels/ops/previous_rows.h): a thread for each value.
+// Used by kernels/cuda/shared.
 #include "kernels/cuda/shared/row_codec.h"
 #include "kernels/cuda/shared/step_rows.h"
 #include "kernels/ops/previous_rows.h"

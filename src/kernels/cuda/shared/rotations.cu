@@ -1,4 +1,5 @@
 // rope_heads, hadamard (kernels/ops/elementwise.h).
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #include <bit>
 #include <cmath>
 

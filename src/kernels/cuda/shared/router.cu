@@ -1,5 +1,6 @@
 // choose_experts (kernels/ops/router.h): a team for each row, with its scores in shared memory. The bias is loaded
 // before the kernels ahead have ended.
+// Called through the table of ops (kernels/ops/ops.h).
 #include "kernels/cuda/launch.h"
 #include "kernels/common/math.h"
 #include "kernels/common/order_key.h"

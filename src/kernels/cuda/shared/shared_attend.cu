@@ -1,6 +1,7 @@
 // attend_keys (kernels/ops/attention.h): a team for up to eight heads of a row that share a key head. If there are
 // enough teams, each goes through all splits of its keys. Otherwise each split has a team of its own, and a second
 // kernel merges their results from the workspace, in the same order.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 
 #include "kernels/ops/attention.h"

@@ -1,5 +1,6 @@
 // experts (kernels/ops/experts.h): the (row, slot) pairs are sorted by expert on the device, then multiplied in groups
 // that share an expert. A few pairs are multiplied each by itself.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #include <algorithm>
 #include <vector>
 

@@ -1,4 +1,5 @@
 // hc_mix, hc_collapse, hc_expand (kernels/ops/hyper_connection.h).
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #include "kernels/cuda/shared/shared_ops.h"
 #include "kernels/cuda/shared/row_sums.h"
 #include "kernels/ops/hyper_connection.h"

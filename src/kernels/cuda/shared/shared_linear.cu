@@ -1,4 +1,5 @@
 // linear (kernels/ops/linear.h): the products of a call that share a weight format and a cut are one launch.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #include <algorithm>
 #include <vector>
 

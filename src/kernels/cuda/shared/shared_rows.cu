@@ -1,4 +1,5 @@
 // add, add_bias, scale, gather_rows, copy_heads: a thread for each value (kernels/ops/elementwise.h).
+// Called through the table of ops (kernels/ops/ops.h).
 #include "kernels/cuda/launch.h"
 #include "kernels/ops/elementwise.h"
 

@@ -1,5 +1,6 @@
 // store_heads() as one kernel: a warp has a head of a row of one of the kinds, and brings it from its projection to its
 // codes.
+// Used by store_kv.cu.
 #include <algorithm>
 #include <span>
 

@@ -1,6 +1,7 @@
 // store_kv (kernels/ops/store_kv.h) as one kernel: a team has a row of one of the kinds, and brings it from its
 // projection, or from the window that it closes, to its codes in the cache. store_heads.h does rows of several heads.
 // Other rows, as with a layer norm, are made by the parts one after the other.
+// Used by kernels/cuda/shared and kernels/cuda/sm90.
 #include <algorithm>
 #include <span>
 

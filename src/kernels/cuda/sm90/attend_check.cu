@@ -1,3 +1,4 @@
+// Used by attend_heads.cu, attend_latent.cu, attend_list.cu and sm90_attend.cu.
 #include <algorithm>
 #include <cstring>
 #include <random>

@@ -7,6 +7,7 @@
 // it makes the weights, and sends them, 8 KiB, with their factors. No partial sums travel. There are four groups of 128
 // threads: one for values; one for scores, with all queries in registers; one for rows as keys; one for rows as values,
 // of which a rank needs 64 to 256 dims. Each row is converted as it is needed: kRanks - 1 times a part more than once.
+// Used by attend_list_parts.h and attend_team.cu.
 #include "kernels/cuda/sm90/attend_parts.h"
 #include "kernels/cuda/sm90/cluster.h"
 

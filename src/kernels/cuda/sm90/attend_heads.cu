@@ -1,6 +1,7 @@
 // Attention in the order of attend_list_parts.h over rows of up to 128 dims, as grouped-query attention has them. A
 // team has one or two tiles of 64 queries that share a key head, a group of warps each, and one more group that copies
 // blocks of 64 keys and values through a ring. Weights stay in registers, and so do the segments merged so far.
+// Used by attend_check.cu, attend_latent.cu, attend_list.cu and sm90_attend.cu.
 #include "kernels/cuda/sm90/attend_list_parts.h"
 #include "kernels/cuda/sm90/bf16_codes.h"
 

@@ -5,6 +5,7 @@
 //   loads    copies rows into one of two stages, or makes bf16 of their codes: keys, which are the values as well,
 //            serve both products from the same bytes
 // A team with all segments merges each into the output where that lies: there is no room for it elsewhere.
+// Used by attend_check.cu, attend_heads.cu, attend_list.cu and sm90_attend.cu.
 #include "kernels/cuda/sm90/attend_list_parts.h"
 
 namespace sluice::cuda_sm90 {

@@ -1,4 +1,5 @@
 // attend_keys() in the order of attend_list_parts.h: the cut of a call, and the merge of segments that had a team each.
+// Used by attend_check.cu, attend_heads.cu, attend_latent.cu and sm90_attend.cu.
 #include <algorithm>
 #include <bit>
 

@@ -1,4 +1,5 @@
 // Merges the partial sums of rows of attention over official FP8 rows that have several segments of keys.
+// Used by attend_parts.h, attend_queries.cu and index_scores.cu.
 #include "kernels/cuda/sm90/attend_rows.h"
 
 namespace sluice::cuda_sm90 {

@@ -5,6 +5,7 @@
 //   values   two groups: weights times values, half of the dims each
 // Half of the dims are multiplied by the queries while the others are written. If there are fewer teams than
 // processors, a cluster has a row instead (attend_cluster.cu), with the same bits.
+// Used by attend_cluster.cu and attend_list_parts.h.
 #include "kernels/cuda/sm90/attend_parts.h"
 
 namespace sluice::cuda_sm90 {

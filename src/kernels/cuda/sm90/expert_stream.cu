@@ -2,6 +2,7 @@
 // each through a ring of its own in shared memory. Only the two warps of a gate and an up strip wait for each other.
 // The teams, one a multiprocessor, have equal parts of the list of (group of rows, strip); the shared expert's groups
 // come after the others'.
+// Used by sm90_experts.cu.
 #include <algorithm>
 
 #include "base/formats/number_formats.h"

@@ -1,4 +1,5 @@
 // Experts of MXFP4 in tiles, and the sizes of groups for each kind of experts.
+// Used by expert_tile_launch.h and sm90_experts.cu.
 #include "kernels/cuda/sm90/expert_tiles.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // Experts of bf16 in tiles.
+// Used by expert_tiles.cu and expert_tiles_fp8.cu.
 #include "kernels/cuda/sm90/expert_tile_launch.h"
 
 namespace sluice::cuda_sm90 {

@@ -1,4 +1,5 @@
 // Experts of FP8 in tiles, with scales of either format.
+// Used by expert_tiles.cu and expert_tiles_bf16.cu.
 #include "kernels/cuda/sm90/expert_tile_launch.h"
 
 namespace sluice::cuda_sm90 {

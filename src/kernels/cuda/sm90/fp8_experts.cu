@@ -1,3 +1,4 @@
+// Used by sm90_experts.cu.
 #include "kernels/cuda/sm90/fp8_experts.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // FP8 products with up to 64 rows at once. A team, one warpgroup, has a tile of 64 outputs, whose blocks come through a
 // ring in shared memory, begun before the kernels ahead have ended. If there are few tiles, the teams of a cluster have
 // some blocks of one each, leave their sums in shared memory, and then add all of them for a part of the outputs.
+// Used by attend_cluster.cu, fp8_tiles.cu, index_choice.cu and many_rows.cu.
 #include <algorithm>
 
 #include "kernels/cuda/sm90/cluster.h"

@@ -1,6 +1,7 @@
 // FP8 products with many rows. A team has tiles of 128 outputs and 128 rows, one after the other. Two warpgroups
 // multiply 64 outputs each, and add a block's sums while the other one multiplies. A thread of a third fills their ring
 // in shared memory. Two teams are a cluster: they have the same rows, of which each fetches half for both.
+// Used by attend_cluster.cu, fp8_rows.cu, index_choice.cu and many_rows.cu.
 #include <algorithm>
 
 #include "kernels/cuda/sm90/cluster.h"

@@ -1,5 +1,6 @@
 // index_select and select_entries (kernels/ops/indexer.h) of the profile sm90: keys in index-fp4 and index-fp8 in an order of
 // its own, all others in the order of the CPU.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -1,3 +1,4 @@
+// Used by kernels/cuda/sm90.
 #include <random>
 #include <string>
 #include <utility>

@@ -1,6 +1,7 @@
 // Products with many rows: a team multiplies 8 or 16 strips with 64 rows. The rows come through shared memory, some
 // cells ahead; each warp loads the weights of its strips into registers. If that leaves too few teams, those of a
 // cluster have the same tile and a segment each, and add the sums in order.
+// Used by attend_cluster.cu, fp8_rows.cu, fp8_tiles.cu and index_choice.cu.
 #include <algorithm>
 
 #include "kernels/cuda/sm90/cluster.h"

@@ -9,6 +9,7 @@
 //   - a team of the second product has all pairs' strips of its outputs, and adds them in the order of the slots;
 //   - a strip of the shared expert, which has twice the bytes of a pair's, is two warps' work: the first adds the first
 //     half of its segments, the other leaves the sums of each of the others, to be added after these.
+// Used by expert_stream.cu.
 #include <algorithm>
 
 #include "base/formats/number_formats.h"

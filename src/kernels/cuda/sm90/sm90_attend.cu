@@ -1,6 +1,7 @@
 // attend and attend_keys (kernels/ops/attention.h) of the profile sm90: DeepSeek-V4's rows in official FP8 in the order of
 // attend_rows.h, latents and the rows of grouped-query attention in that of attend_list_parts.h, all others in the
 // order of the CPU.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 #include <bit>
 

@@ -1,5 +1,6 @@
 // experts (kernels/ops/experts.h) of the profile sm90: pairs sorted by expert are multiplied in groups, of about as
 // many rows as an expert has; the shared expert multiplies all rows.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 
 #include "base/formats/number_formats.h"

@@ -3,6 +3,7 @@
 //   rho = 1 / sqrt(S / (4 * dim) + norm_eps)
 // Both need dims in whole blocks and fn as cuda_linear_packing() packs it; other shapes always use the ops of the
 // header.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 
 #include "kernels/composed/composed_rows.h"

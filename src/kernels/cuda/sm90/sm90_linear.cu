@@ -1,6 +1,7 @@
 // linear (kernels/ops/linear.h) and project (kernels/ops/project.h) of the profile sm90. Weights in strips have the
 // order of kernels/cuda/strip_layout.h, FP8 ones in tiles that of kernels/cuda/fp8_layout.h, and all others that of the
 // headers.
+// Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 #include <vector>
 

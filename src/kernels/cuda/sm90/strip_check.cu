@@ -1,3 +1,4 @@
+// Used by kernels/cuda/sm90.
 #include <cstring>
 #include <random>
 #include <string>

@@ -1,5 +1,6 @@
 // Products with hundreds of rows, for weights that are not experts' (tile_products.h). With fewer rows it has weights
 // of several segments, which are products of their own then.
+// Used by sm90_experts.cu.
 #include <algorithm>
 #include <vector>
 

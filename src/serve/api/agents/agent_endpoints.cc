@@ -1,4 +1,5 @@
 // /v1/responses, /v1/messages and the calls that count their prompts: chat by other names.
+// Used by messages_answer.cc, responses_answer.cc and serve/http/http_answer.cc.
 #include <fmt/format.h>
 
 #include <utility>

@@ -1,3 +1,4 @@
+// Used by serve/api/agents and serve/api/openai.
 #include "serve/api/agents/agent_request.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // The bodies of /v1/responses.
+// Used by serve/api/agents and serve/api/openai.
 #include <algorithm>
 #include <boost/json/string.hpp>
 #include <optional>

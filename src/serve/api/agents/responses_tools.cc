@@ -1,3 +1,4 @@
+// Used by agent_answer.h, agent_request.h and responses_request.cc.
 #include "serve/api/agents/responses_tools.h"
 
 #include <fmt/format.h>

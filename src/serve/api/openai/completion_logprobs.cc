@@ -1,3 +1,4 @@
+// Used by completion_answer.cc.
 #include "serve/api/openai/completion_logprobs.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by serve/api/agents, serve/api/openai, serve/generate, serve/http and serve/observe.
 #include "serve/api/openai/openai_response.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Used by text/chat/templates/template_chat.h.
 #include "text/chat/parsers/chat_parsers.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by chat_parsers.cc.
 #include "text/chat/parsers/deepseek_v3_parser.h"
 
 #include <algorithm>

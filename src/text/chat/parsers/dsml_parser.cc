@@ -1,3 +1,4 @@
+// Used by chat_parsers.cc, text/chat/deepseek_v32_chat.cc, text/chat/deepseek_v4_chat.cc and text/chat/dsml_calls.h.
 #include "text/chat/parsers/dsml_parser.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by chat_parsers.cc.
 #include "text/chat/parsers/hermes_parser.h"
 
 #include <array>

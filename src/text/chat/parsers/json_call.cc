@@ -1,3 +1,4 @@
+// Used by json_calls_parser.h.
 #include "text/chat/parsers/json_call.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by hermes_parser.h and llama3_parser.h.
 #include "text/chat/parsers/json_calls_parser.h"
 
 #include <utility>

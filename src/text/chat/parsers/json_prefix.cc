@@ -1,3 +1,4 @@
+// Used by deepseek_v3_parser.h and json_call.h.
 #include "text/chat/parsers/json_prefix.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Used by chat_parsers.cc.
 #include "text/chat/parsers/llama3_parser.h"
 
 #include <algorithm>

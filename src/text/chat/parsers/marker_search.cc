@@ -1,3 +1,4 @@
+// Used by delta_sink.h and dsml_parser.cc.
 #include "text/chat/parsers/marker_search.h"
 
 namespace sluice {

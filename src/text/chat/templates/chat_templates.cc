@@ -1,3 +1,4 @@
+// Used by template_chat.h and text/chat/chat.cc.
 #include "text/chat/templates/chat_templates.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by template_forms.cc, template_messages.cc and text/chat/chat.cc.
 #include "text/chat/templates/template_chat.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Used by template_chat.cc, template_messages.cc and text/chat/chat.cc.
 #include <boost/json.hpp>
 #include <optional>
 #include <string>
