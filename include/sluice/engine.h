@@ -93,7 +93,7 @@ struct CacheStats {
   std::uint64_t lost_to_retention_tokens = 0;  // matched - resumed: no window page was kept where the match ends
   std::uint64_t shared_waits = 0;              // requests that waited for another to compute their common prefix
   std::uint64_t inserted_blocks = 0, evicted_blocks = 0;    // the latent pool's
-  std::uint64_t inserted_windows = 0, evicted_windows = 0;  // the window pool's; windows kept by retention
+  std::uint64_t inserted_windows = 0, evicted_windows = 0;  // the window pool's; evicted: those that retention had kept
   int latent_pages_total = 0, latent_pages_cached = 0, latent_pages_used = 0;  // cached: reusable, owned by no one
   int window_pages_total = 0, window_pages_cached = 0, window_pages_used = 0;
 };
@@ -150,9 +150,9 @@ class Engine {
   // The same for one choice of the request.
   virtual void cancel(RequestId id, int choice) = 0;
 
-  // Returns whether its client keeps up: from the next step on a paused request gets no tokens until it goes on. It
-  // keeps its place and its memory, unless running requests need the memory; its tokens are the same. Without effect on
-  // a request that has not begun; unknown ids are ignored.
+  // Tells the engine whether the client of a request keeps up; `paused`: it does not. From the next step on a paused
+  // request gets no tokens until it goes on. It keeps its place and its memory, unless running requests need the
+  // memory; its tokens are the same. Without effect on a request that has not begun; unknown ids are ignored.
   virtual void set_paused(RequestId id, bool paused) = 0;
 
   virtual EngineStats stats() const = 0;

@@ -27,9 +27,9 @@ inline constexpr int kWaitReasons = 8;
 struct StepItem {
   enum class Kind : std::uint8_t {
     kArrival,     // a: prompt tokens, b: max_tokens, detail: which choice of its request
-    kRequest,     // follows kArrival: a: the request's number, b: priority
-    kMessage,     // follows kArrival: a: a position where a message begins
-    kAgain,       // follows kArrival: its prompt is that of sequence a
+    kRequest,     // about the sequence that arrived: a: the request's number, b: priority
+    kMessage,     // about the sequence that arrived: a: a position where a message begins
+    kAgain,       // about the sequence that arrived: its prompt is that of sequence a
     kBlock,       // id(): stands for its next 128 tokens and all before them
     kFork,        // it goes on from sequence a with the same tokens, of which b are in the cache; detail: choice
     kWait,        // a: a WaitReason, other than when it was last looked at
@@ -84,7 +84,7 @@ struct SequenceSnapshot {
   State state = State::kWaiting;
   WaitReason reason = WaitReason::kQueue;  // while it waits
   int prompt_tokens = 0, tokens = 0;       // known: the prompt and the answer so far
-  int computed = 0;                        // how many of these are in the cache
+  int computed = 0;                        // how many of these are in the cache, or swapped out
   int cached_tokens = 0;                   // prompt tokens that were not computed when it was admitted
   int window_pages = 0;
   std::vector<std::int32_t> latent_pages;  // in the order of its blocks

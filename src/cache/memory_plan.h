@@ -7,14 +7,14 @@
 //   window_page_bytes
 // where "+ 1" serves the one-token self-test, which has its own state and pages and can never fail for memory.
 // s is the largest number up to max_seqs that leaves latent pages for min(max_model_len, 2048) tokens of each sequence.
-// It may be larger, as long as two pages of each remain and the longest sequence that fits stays as long (or
-// max_model_len). The free pages decide later how many of the s run: sequences claim pages as they grow, and if none
-// are left, one is preempted. s is at least 1 (then the extra window pages give way, down to none, before latents go
-// below half of the budget). The rest goes to the latent pool. With prefix caching all of it is used, and for every
-// kLatentsPerCachedWindow latent pages the rest gives one window page to resume after (docs/dev/cache.md has the
-// reason). Without it, the latent pool gets at most what s sequences of max_model_len can fill. No memory is touched
-// before it is used, except the pools' own records of their pages (PagePool::kBytesPerPage).
-// Used by cache, cli, engine, sim and verify.
+// It may be larger, still up to max_seqs, as long as two pages of each remain and the longest sequence that fits stays
+// as long (or max_model_len). The free pages decide later how many of the s run: sequences claim pages as they grow,
+// and if none are left, a sequence is preempted. s is at least 1 (then the extra window pages give way, down to none,
+// before latents go below half of the budget). The rest goes to the latent pool. With prefix caching all of it is used,
+// and for every kLatentsPerCachedWindow latent pages the rest gives one window page to resume after (docs/dev/cache.md
+// has the reason). Without prefix caching, the latent pool gets at most what s sequences of max_model_len can fill. No
+// memory is touched before it is used, except the pools' own records of their pages (PagePool::kBytesPerPage). Used by
+// cache, cli, engine, sim and verify.
 #pragma once
 
 #include <cstddef>

@@ -10,8 +10,8 @@
 //                   it is written again
 //   discard()       the rows never happened (a dropped step)
 // The state law: after commit it is a function of the tokens [0, position()) only. So
-//   fork            two sequences with the same tokens; a page is copied when one of them first writes to it. If
-//                   latents are shared beyond position(), the tokens up to shared() are the same as well
+//   fork            two sequences with the same tokens up to position(); a page is copied when one of them first
+//                   writes to it. Latents beyond position() are not shared
 //   truncate(p)     removes the tokens from p on: goes back to the last point r <= p that it can resume from, and
 //                   returns r; rows from r on have to be computed again. Truncating and recomputing = never going on
 //   save, restore   save as bytes, close, restore = no interruption

@@ -94,7 +94,7 @@ class ToyWorld {
     expect_sound();
     return true;
   }
-  // Does the same with drafts after the rows; those up to the row `right` stay, and the others compute wrong values.
+  // Does the same with drafts after the rows: the first `right` drafts stay, the others are wrong tokens.
   bool compute_drafts(std::size_t i, std::span<const TokenId> tokens, int rows, int drafts, int right,
                       const BlockChain* chain) {
     if (!states_[i].reserve(rows + drafts, drafts)) return false;
@@ -146,7 +146,7 @@ class ToyWorld {
 
  private:
   void compare(std::size_t i, std::span<const TokenId> tokens) { compare(i, tokens, tokens); }
-  // Compares the rows of `computed` up to the first that differs from `tokens`.
+  // Compares the outputs of the rows of `computed` before the first that differs from `tokens`.
   void compare(std::size_t i, std::span<const TokenId> tokens, std::span<const TokenId> computed) {
     const std::vector<ToyModel::Word> out = forward(i, computed);
     const std::vector<ToyModel::Word>& expected = alone(tokens);

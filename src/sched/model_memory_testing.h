@@ -1,6 +1,6 @@
 // ModelMemory: the memory that a scheduler plans with, for tests: latent pages with owners, a prefix cache, copies on
-// write after a fork, a swap space. It answers questions truly, carries plans out, and reports in problem() what is
-// impossible.
+// write after a fork, a swap space. It answers questions truly, carries plans out, and reports in problem() the
+// first question or plan that cannot be right.
 //
 // The contents of a sequence's blocks follow from its family: the first `common` tokens of all sequences of a family
 // are the same, the others are its own.

@@ -83,7 +83,8 @@ class PlanModel {
   std::int64_t drafted_ = 0;
 
  private:
-  // True if every waiting sequence lacks memory that paused ones hold.
+  // True if a plan may have no row: no unpaused sequence runs, and either paused ones run, whose memory those that wait
+  // may need, or no unpaused sequence waits.
   bool may_be_idle() const {
     bool one_waits = false, one_holds = false;
     for (const auto& [k, s] : live_) {

@@ -54,9 +54,10 @@
 // same as before. A waiting sequence of better priority (kPriority) gets memory from a paused one only if it would get
 // it if that one was not paused. Progress: the plan has a span if a running sequence is not paused, and also if none
 // runs and a waiting one is not paused. The only exception is a plan in which force_preemption() removes the last
-// running sequence. Waiting sequences may need the memory of paused ones, which must go on or end. The reason is that a
-// running sequence can always compute a row, and if none runs the first waiting one fits. The best running sequence
-// gets closer to its end, so by induction every sequence ends (under kPriority: provided that better ones stop coming).
+// running sequence. Waiting sequences may need the memory of paused ones, which must go on or end. Progress holds
+// because a running sequence can always compute a row, and if none runs the first waiting one fits. The best running
+// sequence gets closer to its end, so by induction every sequence ends (under kPriority: provided that better ones stop
+// coming).
 //
 // Call order: add / fork / end / set_paused / force_preemption are called at any time between steps. Then come gather()
 // and plan() with nothing between, then completed() and judged() before the next plan; end and lost may also come
@@ -144,8 +145,9 @@ class Scheduler {
   // is one.
   void force_preemption() { preemption_forced_ = true; }
 
-  // Returns the next fact that the plan may depend on and `facts` does not have yet. The answer must be appended to its
-  // lookups or leavers before the next call. A question about nothing means that plan() may be called. See gather().
+  // Returns a question about a fact that the next plan may depend on and `facts` does not have yet. The answer must be
+  // appended to its lookups or leavers before the next call. A question about nothing means that plan() may be called.
+  // See gather().
   Question next_question(const PlanFacts& facts);
   // Valid until the next call. `facts` must answer all questions; further facts change nothing.
   const StepPlan& plan(const PlanFacts& facts);
@@ -228,7 +230,7 @@ class Scheduler {
   enum class Verdict {
     kAllotted,   // the sequence has a span
     kParked,     // it waits for a running sequence to compute its prefix
-    kNoRoom,     // no place or memory is left
+    kNoRoom,     // no place is left, or too little memory
     kTooFewRows  // too few rows are left in this step
   };
 
@@ -406,7 +408,7 @@ class Scheduler {
   std::vector<DraftChoice> draft_choices_;
   DraftRecord all_records_;  // over all sequences that ever had drafts
   StepTimes times_;
-  double seconds_for_tries_ = 0;  // for drafts of sequences that have none
+  double seconds_for_tries_ = 0;  // saved up for tries: single drafts of sequences that get none otherwise
 };
 
 // Collects the facts for the next plan: look_up(id) and leaving(id) answer the scheduler's questions. The counts of

@@ -5,13 +5,14 @@
 // enqueued in the order of the calls, between the steps enqueued before and after, and do not wait. Functions that give
 // bytes to the host wait for them.
 //
-// There is one array per plane, indexed by page; one page id serves all layers. The open states come before the arrays,
-// in pairs. Each array begins at a multiple of 64 bytes. The memory is mapped but not touched, so a large budget costs
-// nothing before pages are used. Bytes that no op has written are zero, and the padding of pages (model/cache_layout.h)
-// is always zero.
+// There is one array per plane, indexed by page; one page id serves all layers. The open states come before the arrays:
+// MemoryPlan::open_states of them for each slot, then the initial one. Each array begins at a multiple of 64 bytes. The
+// memory is mapped but not touched, so a large budget costs nothing before pages are used. Bytes that no op has written
+// are zero, and the padding of pages (model/cache_layout.h) is always zero.
 //
 // An image is the cached state of a sequence as host bytes, the same on every device. For each plane it has the plane's
-// part of each of the sequence's pages of that kind, in the order of the blocks; then comes the open state.
+// part of each of the sequence's pages of that kind, in the order of the blocks; then comes the open state. If
+// ranks cache rows of their own (CacheLayout::differs_by_rank), it has all of this for each rank, in their order.
 //
 // Owns the memory; `device` and `layout` must outlive it. Thread safety: one thread at a time.
 // Used by cache/cache_pools.h.

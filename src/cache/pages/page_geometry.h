@@ -22,8 +22,8 @@ inline int blocks_for(std::int64_t tokens) {
 
 struct PageGeometry {
   int resume_pages = 0;     // R: window pages that resuming at a block boundary needs
-  bool has_latents = true;  // the layout has planes in the latent pool
-  bool has_windows = true;  // ... in the window pool
+  bool has_latents = true;  // the layout puts bytes in the latent pool
+  bool has_windows = true;  // ... in the window pool: rows of Window planes, or boundary bytes
 
   static PageGeometry of(const CacheLayout& layout) {
     return {.resume_pages = layout.window_pages_to_resume(),

@@ -41,7 +41,7 @@ struct Backend {
   std::span<const BackendProfile> profiles;
   bool numbered = false;           // NAME:N is a name, too
   bool (*is_present)() = nullptr;  // tells in microseconds if open() may succeed; null: --device auto skips it
-  // Null if there is nothing to open: the CPU itself (cpu_device()).
+  // Opens a device; gives null if there is nothing to open: the CPU itself (cpu_device()).
   Result<std::unique_ptr<Device>> (*open)(const DeviceOptions& options);
   // Connects opened devices, in this order, as the ranks of a group; they must outlive the exchange. `limit`: how long
   // a rank waits for another. Null: there are no groups of such devices.

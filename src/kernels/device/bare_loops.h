@@ -1,5 +1,5 @@
 // The peak speed of this machine: loops of one kind of instruction on operands in registers, and loops of loads.
-// Percentages refer to these figures, and start-up judges by them which kernel would be faster.
+// Percentages refer to these figures, and start-up judges by them whether `--profile amx` would be faster.
 //
 //   f32         multiply-adds
 //   bf16 dot    VDPBF16PS

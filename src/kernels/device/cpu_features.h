@@ -1,4 +1,4 @@
-// CpuFeatures: the instructions that the kernels may use on this machine, and which of them are fast on it. This is the
+// CpuFeatures: the instructions that the kernels may use on this machine, and what is fast on it. This is the
 // one detector: no other code asks the processor, and this set alone chooses the kernels (kernels/device/isa.h). Thread
 // safety: constant values.
 // Used by bench, cli/commands, engine, kernels/cpu and kernels/device.

@@ -89,7 +89,8 @@ class Device {
   virtual void begin_batch() {}
   virtual void end_batch() {}
 
-  // kInternal once something that was enqueued, and that the host has waited for, went wrong. Bytes downloaded since
+  // kInternal once something that was enqueued went wrong, and the host has waited for it or note_failure() has found
+  // it. Bytes downloaded since
   // then, or by the call that found it, must not be used. It never becomes ok again.
   virtual Status status() const { return {}; }
 

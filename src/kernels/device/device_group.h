@@ -1,10 +1,11 @@
-// DeviceGroup: several devices of one kind, one a rank, used as one device. A move or an op on its memory is done on
-// every rank's. So code that works with a device, a cache, tables or drawn tokens need not know how many there are.
+// DeviceGroup: several devices of one kind, one a rank, used as one device. Memory is mapped,
+// copied, uploaded and filled on every rank alike. So code that works with a device, a cache, tables or drawn tokens
+// need not know how many there are.
 //
 //   map        maps on every rank; the address is rank 0's, and of(rank, address) is the same place on another
 //   copy, upload, fill, wait
 //              on every rank
-//   download   from rank 0, whose bytes are those of all ranks. Planes that are cached by heads differ: for them
+//   download   from rank 0. Its bytes are those of all ranks, except in planes that are cached by heads: for them
 //              download_from() and upload_to() name the rank
 // Ops belong to a rank: every rank does those of ops() with its own addresses. A model has a part for each
 // rank (model/ranked_model.h). each() calls for all of them at once, as one rank's queue may wait for another's.

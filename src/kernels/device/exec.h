@@ -4,7 +4,8 @@
 // The row contract of every op in this folder: output row i is a function of input row i (and of what the cache holds
 // for its own sequence). It is computed in one fixed order that depends on shapes and absolute positions only: not on
 // how many rows there are, which row it is, or how many threads run. Each header states the order. ref/ follows it
-// literally in scalar code, and every other kernel gives the same bits (kernels/*_test.cc compare them bit by bit).
+// literally in scalar code, and every other kernel gives the same bits (kernels/tests/*_test.cc compare them bit by
+// bit).
 //
 // Common orders:
 //   lanes16(f, n)   sixteen partial results; lane l takes i = l, l + 16, l + 32, ... in ascending order, one fma each,

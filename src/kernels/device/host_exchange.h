@@ -24,9 +24,9 @@ class HostExchange final : public Exchange {
   int ranks() const override { return ranks_; }
   Status status() const override;
 
-  // Shows `mine` to the others, and calls `take` with the pointers that all ranks show, in rank order, while all ranks
-  // wait. `exchange` says what is exchanged: the ranks have to agree. Without effect once a rank has failed:
-  // then take() is not called, and status() says why.
+  // Shows `mine` to the others, and calls `take` with the pointers that all ranks show, in rank order; no rank
+  // returns before all have taken. `exchange` says what is exchanged: the ranks have to agree. Without effect once a
+  // rank has failed: then take() is not called, and status() says why.
   void meet(int rank, std::uint64_t exchange, const void* mine,
             const std::function<void(std::span<const void* const> shown)>& take);
   // Ends the group, in the name of a rank.

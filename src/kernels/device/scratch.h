@@ -5,8 +5,8 @@
 //   scratch.add(rows, dim, &workspace.q);           for each tensor, at its largest
 //   SLUICE_RETURN_IF_ERROR(scratch.take(device));   now they have their places
 //   float* q = workspace.q.floats(n);               of n rows, no more than were asked for
-// A tensor that linears read also has room for the forms that they multiply (kernels/ops/rows.h). Thread safety: get()
-// by any thread after take().
+// A tensor that linears read also has room for the forms that they multiply (kernels/ops/rows.h). Thread safety:
+// floats(), ints() and rows() by any thread after take().
 // Used by model and model/weights.
 #pragma once
 

@@ -24,6 +24,6 @@ struct AllGatherArgs {
 };
 void all_gather(const Exec& exec, const AllGatherArgs& args);
 
-inline constexpr int kGatheredBlock = 128;  // columns; shares of whole blocks have parts of the whole row's forms
+inline constexpr int kGatheredBlock = 128;  // columns; a share of whole blocks has a part of the whole row's forms
 
 }  // namespace sluice

@@ -30,8 +30,8 @@ struct ExpertWeights {
   LinearWeight gate, up, down;  // w1 [inter, hidden], w3 [inter, hidden], w2 [hidden, inter]; or shares of outputs
 };
 
-// Biases are added to the products. The biases of all experts lie one after the other, kind by kind. Null: nothing is
-// added.
+// Biases are added to the products. Each kind (gate, up, down) has an array of its own, in which the biases of all
+// experts lie one after the other. Null: nothing is added.
 struct ExpertBiases {
   const float *gate = nullptr, *up = nullptr;  // [experts, inter]
   const float* down = nullptr;                 // [experts, hidden]

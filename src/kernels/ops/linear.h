@@ -110,7 +110,8 @@ WeightView transposed_shape(const WeightView& view);
 void write_transpose(ThreadPool* pool, const WeightView& view, std::byte* to);
 
 // A weight of floats as integer codes of 8 bits, 32 of which share a scale (Q8_0): its shape and format, and its
-// values, written to `to`. view.in is a multiple of kInt8Block. A scale that is no finite f16 becomes NaN.
+// values, written to `to`. view.in is a multiple of kInt8Block. A scale that is no finite f16, or that
+// rounds to 0 although a value is not 0, becomes NaN.
 inline constexpr int kInt8Block = 32;
 WeightView int8_shape(const WeightView& view);
 void write_int8(ThreadPool* pool, const WeightView& view, std::byte* to);

@@ -3,7 +3,7 @@
 // instruction set and the threads of exec.pool. ref_op_table() follows the headers in plain scalar loops and is the
 // oracle of every device.
 //
-// An op is the largest unit that a device can fuse. A composed op is its parts (kernels/ops/parts.h) one after the
+// Ops are as large as a device can fuse. A composed op is its parts (kernels/ops/parts.h) one after the
 // other, unless the device has something better: composed::OP calls the parts of exec.ops. So a new device has all ops
 // as soon as it has the parts, and replaces an entry if one kernel can do the work of several.
 //

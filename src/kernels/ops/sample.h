@@ -16,8 +16,8 @@
 //
 // The token of a row is drawn with probability w_i / sum of the kept w, to the resolution of the noise. A filter or a
 // mask only removes candidates; those that stay keep their noise. So two rows with the same seed and position and
-// similar logits mostly draw the same token. If V is the total variation distance between them, they agree at least
-// (1 - V) / (1 + V) of the time (Daliri, Musco, Suresh, arXiv 2408.07978).
+// similar logits mostly draw the same token. If V is the total variation distance between their distributions, the two
+// tokens agree at least (1 - V) / (1 + V) of the time (Daliri, Musco, Suresh, arXiv 2408.07978).
 //
 // Log-probabilities are those of the raw logits, whatever the temperature, filters, mask and biases. M is the highest
 // logit and S the sum of exp(logit_i - M), in the integers above, times 2^-34:

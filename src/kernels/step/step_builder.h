@@ -24,7 +24,7 @@ struct BatchSpan {
   // Open states [first_state, first_state + states) are the sequence's, in a ring. state_in is the committed one. The
   // states that follow it receive the states after the last 1 + drafts rows; states >= 2 + drafts.
   std::int32_t state_in = 0, first_state = 0, states = 2;
-  int drafts = 0;  // the number of its last rows that hold guessed tokens and may not stay
+  int drafts = 0;  // the number of its last rows that hold guessed tokens; any of them may be dropped
 
   // The open state after row `row`; -1: none is kept.
   std::int32_t state_after(int row) const {

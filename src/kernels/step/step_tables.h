@@ -43,8 +43,8 @@ struct StepTables {
   std::span<const Position> positions;       // [rows]
   std::span<const RowSpan> spans;            // in row order, covering every row
   std::span<const std::int32_t> logit_rows;  // rows whose logits are wanted, ascending; then the scored ones
-  // [rows]: the open state that receives the state after the row; -1: no row will follow it. A span's last row always
-  // has one; so has every row of a span of drafts that may be the last one to stay.
+  // [rows]: the open state that receives the state after the row; -1: none does, as no later step goes on from there. A
+  // span's last row always has one; so has every row of a span of drafts that may be the last one to stay.
   const std::int32_t* states_after = nullptr;
   const LatentPage* latent_pages = nullptr;
   const WindowPage* window_pages = nullptr;

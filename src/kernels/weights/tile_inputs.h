@@ -32,7 +32,8 @@ inline constexpr std::size_t kTileBytes = 1024, kTileLine = 64;
          static_cast<std::size_t>(row % kTileRows) * kTileLine;
 }
 
-// Writes inputs [k, k + count) of row `row`, bf16 values of `x`. A slice begins at k; k + count is where a slice ends,
+// Writes inputs [k, k + count) of row `row`. The memory at `x` holds them as bf16 values, input k first. A slice begins
+// at k; k + count is where a slice ends,
 // or `in`.
 [[gnu::always_inline]] inline void put_tile_inputs(const float* x, int row, int k, int count, int in,
                                                    std::byte* tiles) {

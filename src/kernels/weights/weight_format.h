@@ -22,7 +22,7 @@ enum class WeightFormat {
   kTransposedCodes,  // the same, of the transpose: weight (n, k) is value n of stored row k; f32 inputs only
 };
 inline constexpr int kWeightFormats = 6;
-enum class ScaleFormat { kNone, kE8m0, kF32, kF16 };  // kF16: with codes alone
+enum class ScaleFormat { kNone, kE8m0, kF32, kF16 };  // kF16: only in weights of codes
 // The coding of a value; for integers the type says more (base/formats/block_codes.h).
 enum class Coding { kF32, kBf16, kE4m3, kE2m1, kInt4, kInt8 };
 int scale_bytes(ScaleFormat format);  // the bytes of one scale
@@ -36,7 +36,7 @@ struct WeightTrait {
   int group = 0;  // neighbours in a row that share a scale; without scales, a block of kernels/ops/linear.h
   ScaleFormat scales = ScaleFormat::kNone;
   bool min = false;                    // there are minima, in the scales' format
-  int lowest = 0;                      // for kInt4: the code that stands for 0
+  int lowest = 0;                      // for kInt4: the code that a nibble of 0 stands for
   int (*level)(int number) = nullptr;  // for kInt4: the code that a number stands for; null: codes are evenly spaced
 
   int scale_bytes() const;  // the bytes of one scale, with its minimum
@@ -69,12 +69,12 @@ inline const char* name(WeightFormat format) {
 // Returns the format for the name that a file has for its values, floats or packed ones.
 const WeightFormatInfo* stored_format(DType dtype);
 
-// The form that a weight multiplies if `wanted` is asked for. int8 becomes bf16 if the weight has no integers. kTiles
-// becomes bf16 if it has nothing but integer codes. kFp8Blocks becomes bf16 with weights of bf16, and kFp8 with all
-// that are quantised but not as FP8.
+// The form that a weight multiplies if `wanted` is asked for. Weights of f32 and transposed codes always multiply kF32.
+// int8 becomes bf16 if the weight has no integers. kTiles becomes bf16 if the weight is kCodes. kFp8Blocks becomes bf16
+// with weights of bf16, and kFp8 with all that are quantised but not as FP8.
 InputForm input_form(InputForm wanted, WeightFormat format);
 // The form that the head and other large weights that are not quantised multiply, if the quantised ones multiply
-// `inputs`. It is bf16, unless bf16 would lose digits that `inputs` keep.
+// `inputs`. It is kTiles for kTiles, kBf16 for kInt8, kBf16 and kFp8Blocks, and kF32 for kF32 and kFp8.
 InputForm float_inputs(InputForm inputs);
 
 // A weight as it lies in the checkpoint. It does not own its bytes, and may be a slice of rows of a larger tensor.
