@@ -20,7 +20,7 @@ TEST = re.compile(r"(_test|_testing)\.|/tests/|^tests/")
 MOST_NAMED, MOST_FOLDERS, COLUMNS = 4, 5, 120
 OP = re.compile(r"^void \w+\(const Exec& \w+, const \w+Args& ", re.MULTILINE)
 OP_CALLERS = ("src/model/", "src/kernels/composed/", "src/engine/", "src/bench/", "bench/")
-OPENINGS = ("// Used by ", "// Called through the table of ops")
+OPENING = re.compile(r"(?:^//|(?<=[.])) (?:Used by|Called through the table of ops)\b")
 
 
 def joined(names):
@@ -74,8 +74,11 @@ def with_sentence(text, sentence):
     lines = text.split("\n")
     end = next((i for i, line in enumerate(lines) if not line.startswith("//")), len(lines))
     head = lines[:end]
-    start = next((i for i, line in enumerate(head) if line.startswith(OPENINGS)), len(head))
-    head = head[:start] + (lines_of(sentence) if sentence else [])
+    for number, line in enumerate(head):
+        if found := OPENING.search(line):  # in the middle of a line where clang-format moved words
+            head = head[:number] + ([line[:found.start()]] if line[:found.start()].strip("/ ") else [])
+            break
+    head += lines_of(sentence) if sentence else []
     return "\n".join(head + lines[end:])
 
 

@@ -13,8 +13,8 @@
 // before latents go below half of the budget). The rest goes to the latent pool. With prefix caching all of it is used,
 // and for every kLatentsPerCachedWindow latent pages the rest gives one window page to resume after (docs/dev/cache.md
 // has the reason). Without prefix caching, the latent pool gets at most what s sequences of max_model_len can fill. No
-// memory is touched before it is used, except the pools' own records of their pages (PagePool::kBytesPerPage). Used by
-// cache, cli, engine, sim and verify.
+// memory is touched before it is used, except the pools' own records of their pages (PagePool::kBytesPerPage).
+// Used by cache, cli, engine, sim and verify.
 #pragma once
 
 #include <cstddef>
