@@ -63,8 +63,10 @@ void print_report(const VerifyReport& report, const VerifyOptions& options) {
   }
   if (report.sound()) {
     fmt::print("no difference\n");
-    fmt::print("digest of the logits and tokens: {:016x}; every machine has it for this model, profile and seed\n",
-               laws.digest);
+    fmt::print(
+        "digest of the logits and tokens: {:016x}; every machine has it for this model, profile, seed and kind of "
+        "device\n",
+        laws.digest);
   } else {
     fmt::print("A DIFFERENCE: {}", laws.difference->text);
   }
