@@ -87,7 +87,7 @@ Result<GenerationStats> generate(const LoadedModel& model, GenerationRequest req
     const std::optional<OutputQueue::Item> item = queue.pop(kInterruptPoll);
     if (!stats.interrupted && take_interrupt()) {
       stats.interrupted = true;
-      model.engine->cancel(id);  // the last output is still to come
+      model.engine->cancel(id);  // the engine still sends the last output
     }
     if (!item) continue;
     const GenerationDelta delta = stream.push(item->output);

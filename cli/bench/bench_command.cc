@@ -114,7 +114,7 @@ EngineSetup engine_options(const BenchOptions& options) {
   engine.cache.enable_prefix_caching = false;
   if (options.acceptance.empty() && options.engine.speculation.speculative == Speculative::kAuto)
     engine.speculation.speculative = Speculative::kOff;
-  engine.speculation.speculative_adaptive = false;  // nothing is adapted: no costs are measured
+  engine.speculation.speculative_adaptive = false;  // without adapting, no costs are measured at the start
   for (const int concurrency : options.concurrency)
     engine.scheduler.max_num_seqs = std::max(engine.scheduler.max_num_seqs, concurrency);
   return engine;
@@ -227,7 +227,8 @@ Status bench(const BenchOptions& options) {
   EngineSetup engine = engine_options(options);
   SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   if (!options.threads.empty()) engine.machine.threads = options.threads.front();
-  if (!options.json.empty()) SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // not only after an hour
+  if (!options.json.empty())
+    SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // fails now if it cannot be written, not after an hour
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   runner->pin_caller();
   const std::vector<SpeedCase> tests = tests_of(options, runner->model().drafts());

@@ -220,7 +220,7 @@ Result<std::vector<TrafficReport>> run_loads(Bench& bench, bool* interrupted) {
   const BenchServeOptions& options = bench.options;
   std::vector<TrafficReport> reports;
   std::string records;
-  std::uint64_t seed = options.lengths.seed;  // another one each run: what a run sends was not seen before
+  std::uint64_t seed = options.lengths.seed;  // each run has another seed, so that no run's prompts are cached
   for (const Load& load : loads_of(options)) {
     SLUICE_RETURN_IF_ERROR(warm_up(bench, seed));
     SLUICE_ASSIGN_OR_RETURN(LoadPlan plan, make_plan(bench, load, seed++));

@@ -30,7 +30,7 @@ namespace {
 
 // An item on its way through the engine, and what came of it.
 struct Run {
-  std::unique_ptr<GenerationStream> stream;  // while it runs
+  std::unique_ptr<GenerationStream> stream;  // null unless the item runs
   RequestId request = 0;
   EvalAnswer answer;
   std::vector<std::int32_t> output_ids;
@@ -79,7 +79,7 @@ class Evaluation {
       }
       if (done == submitted) break;
       if (status.ok() && take_interrupt()) status = {StatusCode::kCancelled, "interrupted"};
-      if (!status.ok()) cancel_all();  // what runs still reports its end
+      if (!status.ok()) cancel_all();  // items that run still report their end
       if (const auto item = queue_.pop(std::chrono::milliseconds(50))) {
         Status failure;
         if (take(item->key, item->output, failure)) ++done;

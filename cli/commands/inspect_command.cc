@@ -72,7 +72,7 @@ std::vector<InspectedCache> list_caches(const ModelPlan& plan) {
     for (const char* index : {"f32", "bf16", "fp8", "fp4"}) {
       options.numerics.kv_cache_dtype = kv;
       options.numerics.index_cache_dtype = plan.profile.indexed ? index : "auto";
-      auto other = plan_model(plan.config, options);  // an error: the model does not take these
+      auto other = plan_model(plan.config, options);  // an error if the model does not take these types
       if (other.ok()) caches.push_back({kv, plan.profile.indexed ? index : "-", std::move(other)->cache_layout});
       if (!plan.profile.indexed) break;
     }
@@ -122,7 +122,7 @@ std::string ranks_text(const ModelPlan& plan, int ranks) {
 
 Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model.folder));
-  const bool config_only = is_dummy(options.engine.model) || is_config_path(path);  // these have no more to read
+  const bool config_only = is_dummy(options.engine.model) || is_config_path(path);  // then there are no weights to read
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
   std::optional<Checkpoint> checkpoint;
   if (!config_only) {

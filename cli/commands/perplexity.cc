@@ -28,8 +28,8 @@ constexpr int kMinWindow = 4;
 // A profile and how well it predicts.
 struct Side {
   std::unique_ptr<Runner> runner;
-  StateSlot sequence;  // the window at hand
-  double nll = 0;      // sum
+  StateSlot sequence;  // the window that is scored
+  double nll = 0;      // sum of the negative log-likelihoods of its targets
 
   std::string profile() const { return runner->model().profile().text(); }
 };
@@ -38,7 +38,7 @@ struct Score {
   std::vector<Side> sides;  // the flags' own profile; then the one that it is compared with, if any
   int window = 0;
   std::size_t windows = 0, scored = 0, same_best = 0;
-  std::vector<double> divergences;  // one for each scored position, if there are two sides
+  std::vector<double> divergences;  // one for each scored position if there are two sides
 
   double nll(const Side& side) const { return side.nll / static_cast<double>(scored); }
   double same_best_part() const { return static_cast<double>(same_best) / static_cast<double>(scored); }

@@ -90,9 +90,9 @@ Status synthesise(const SynthOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string config_text, read_text_file(config_file(options.config)));
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(config_text, config_file(options.config)));
   EngineSetup engine;
-  engine.numerics.profile = "plain";  // weights are the same in every profile, and this one asks nothing of the shapes
+  engine.numerics.profile = "plain";  // every profile has the same weights, and this one takes any shape
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), engine));
-  if (!options.tokenizer.empty()) {  // before the long part
+  if (!options.tokenizer.empty()) {  // errors in it are found before the weights are written
     SLUICE_RETURN_IF_ERROR(read_text_file(options.tokenizer + "/tokenizer.json").status());
   }
 

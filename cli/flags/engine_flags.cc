@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 constexpr const char* kGroup = "Engine";
-constexpr std::size_t kServedPolicies = 3;  // the last one is for simulations
+constexpr std::size_t kServedPolicies = 3;  // the last policy is for simulations only
 
 // These choose the bits of answers.
 void add_numerics_flags(CLI::App& command, EngineSetup& options) {

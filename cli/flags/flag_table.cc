@@ -23,7 +23,7 @@ std::string default_text(const T& value) {
   } else if constexpr (IsVector<T>::value) {
     return value.empty() ? "" : fmt::format("{}", value.front());
   } else {
-    return "";  // optional: none
+    return "";  // an optional value has no default
   }
 }
 

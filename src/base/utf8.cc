@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 struct LeadByte {
-  std::size_t length;  // length of the character, 0 if no character starts so
+  std::size_t length;  // bytes of the character; 0 if no character starts so
   unsigned char second_low, second_high;
 };
 

@@ -35,7 +35,7 @@ struct Sizes {
 // The most sequences that leave `pages(s)` latent pages, of which the self-test has one.
 template <class Pages>
 int sequences_within(const Sizes& sizes, int extra, std::size_t budget, int max_seqs, const Pages& pages) {
-  int low = 0, high = max_seqs;  // the need grows with the sequences
+  int low = 0, high = max_seqs;  // bisects: more sequences need more memory
   while (low < high) {
     const int middle = low + (high - low + 1) / 2;
     const std::size_t latents = std::max(pages(static_cast<std::size_t>(middle)), std::size_t{2}) * sizes.latent_page;

@@ -201,7 +201,7 @@ void SequenceState::free_tail(Position end) {
 Position SequenceState::truncate(Position p, const BlockChain* chain) {
   SLUICE_CHECK(is_open() && reserved_ == 0 && p >= 0, "a sequence is truncated between steps");
   if (p >= position_) {
-    if (p < shared_) {  // the latents of tokens that are gone
+    if (p < shared_) {  // drops shared latents of tokens that are gone
       latents_end_ = std::min(latents_end(), blocks_for(position_) * kBlockTokens);
       shared_ = std::max(position_, p / kBlockTokens * kBlockTokens);
       free_tail(shared_);
@@ -309,7 +309,7 @@ bool SequenceState::restore(std::span<const std::byte> bytes, Position position,
   first_window_block_ = first_window;
   position_ = position;
   SLUICE_CHECK(bytes.size() == saved_bytes(), "the bytes are those of a sequence at this position");
-  const auto written = [](const auto& pool, auto pages) {  // inserted pages are there already
+  const auto written = [](const auto& pool, auto pages) {  // skips inserted pages: they hold their rows
     for (auto& page : pages) {
       if (pool.inserted(page)) page = {};
     }

@@ -76,7 +76,7 @@ void EngineImpl::arrive(Arrival arrival) {
     pending.prompt_logprobs->start = std::max(1, options.prompt_logprobs_start);
   }
   if (options.max_tokens == 0 && options.prompt_logprobs < 0 && !options.exports()) {
-    const int n = options.n;  // the last one ends the request
+    const int n = options.n;  // the last choice ends `pending`
     for (int choice = 0; choice < n; ++choice) end_choice(pending, choice, ending(FinishReason::kLength));
     return;
   }
@@ -106,12 +106,12 @@ void EngineImpl::begin_again(SequenceId first, int choice) {
 
 void EngineImpl::cancel_now(const Cancel& cancel) {
   const auto held = std::ranges::find(held_, cancel.id, &Arrival::id);
-  if (held != held_.end()) {  // it has not begun, and so it begins with nothing computed
+  if (held != held_.end()) {  // begins it, with nothing computed, to end it below
     arrive(std::move(*held));
     held_.erase(held);
   }
   const auto found = pending_.find(cancel.id);
-  if (found == pending_.end()) return;  // unknown, or finished meanwhile
+  if (found == pending_.end()) return;  // the id is unknown, or finished meanwhile
   PendingRequest& pending = found->second;
   const int n = pending.options->n;
   if (cancel.choice != kAllChoices) {
@@ -139,7 +139,7 @@ void EngineImpl::cancel_choice(PendingRequest& pending, int choice) {
 // Choices that have not begun are not paused.
 void EngineImpl::pause_now(const Pause& pause) {
   const auto found = pending_.find(pause.id);
-  if (found == pending_.end()) return;  // unknown, finished meanwhile, or not begun
+  if (found == pending_.end()) return;  // the id is unknown, finished meanwhile, or not begun
   for (const SequenceId id : found->second.choices) {
     if (id) stepper_.set_paused(id, pause.paused);
   }
@@ -153,7 +153,7 @@ void EngineImpl::count_step(Clock::duration time, double work) {
   };
   ++step_counts_.by_seconds[bucket(StepCounts::kSeconds, seconds)];
   step_counts_.seconds += seconds;
-  if (!asynchronous_) stepper_.took(runner_->computes_later() ? seconds : work);  // else: step()
+  if (!asynchronous_) stepper_.took(runner_->computes_later() ? seconds : work);  // asynchronous: step() reports it
   ++step_counts_.by_rows[bucket(StepCounts::kRows, stepper_.plan().rows)];
   step_counts_.rows += static_cast<std::uint64_t>(stepper_.plan().rows);
 }
@@ -167,7 +167,7 @@ void EngineImpl::run_self_test() {
   const StepSpan span{.sequence = *state, .ids = {&kId, 1}, .logit_rows = {&kRow, 1}};
   const Status status = runner_->run_step({&span, 1});
   SLUICE_CHECK(status.code() != StatusCode::kResourceExhausted, "pages are kept for the self-test");
-  if (status.ok()) std::ignore = runner_->logits();  // waits
+  if (status.ok()) std::ignore = runner_->logits();  // waits for the device
   runner_->close(*state);
   made_token_ = status.ok() && runner_->device_status().ok();
 }
@@ -257,7 +257,7 @@ void EngineImpl::deliver_all(std::span<const DrawnToken> taken) {
     log_error("the device failed: {}; restart the program to go on", works.message());
     return fail_all(works);
   }
-  if (!files_are_sound()) return notice_files();  // after the step was computed, and before anybody hears of it
+  if (!files_are_sound()) return notice_files();  // before a token is delivered
   for (const DrawnToken& drawn : taken) {
     if (drawn.id) deliver(drawn);
   }
@@ -338,7 +338,7 @@ void EngineImpl::fail_all(const Status& status) {
     for (int left = pending.unfinished, choice = pending.options->n - 1; left > 0; --choice) {
       const auto index = static_cast<std::size_t>(choice);
       if (pending.ended[index]) continue;
-      --left;  // the last one ends the request
+      --left;  // the last choice ends `pending`
       if (pending.choices[index]) {
         finish(pending.choices[index], ending(FinishReason::kError, status));
       } else {

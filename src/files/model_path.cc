@@ -80,7 +80,7 @@ Result<std::string> find_in_folder(const std::string& given, const std::string& 
         fmt::format("model {}: expected one model in the folder, found {} GGUF files; name one of them: {}", given,
                     models.size(), fmt::join(models, ", ")));
   }
-  if (has_config) return folder;  // opening it says what lies there instead of weights
+  if (has_config) return folder;  // opening the folder reports what it has instead of weights
   return wrong(given, explain_folder(folder));
 }
 

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint32_t kMask = IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF;  // another name changes the times, too
+constexpr std::uint32_t kMask = IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF;  // a rename also changes a file's times
 
 }  // namespace
 

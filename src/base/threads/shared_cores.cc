@@ -18,15 +18,15 @@ namespace sluice {
 namespace {
 
 constexpr int kRounds = 5, kFewestRounds = 3;
-constexpr std::size_t kMostPairs = 8, kMostControls = 4;  // most pairs of a pattern; of neither
-constexpr double kMostSeconds = 0.15;                     // time in all; then only complete rounds count
-constexpr double kShares = 1.5, kApart = 1.3;             // least ratio of a sharing round, most of one apart
+constexpr std::size_t kMostPairs = 8, kMostControls = 4;  // of a pattern; of none
+constexpr double kMostSeconds = 0.15;                     // limit of all rounds; later only complete ones count
+constexpr double kShares = 1.5, kApart = 1.3;             // least ratio if shared; most if apart
 
 enum class Verdict { kShares, kApart, kUnclear };
 
 struct Trial {
   CpuPair pair;
-  std::vector<double> ratios = {};  // by round: the time together, of that alone
+  std::vector<double> ratios = {};  // for each round: time together / time alone
 };
 using Trials = std::vector<Trial>;
 
@@ -126,7 +126,7 @@ class Rounds {
   const TimedCores& machine_;
   double end_;
   std::vector<Trial*> trials_;
-  std::map<int, double> alone_;  // by processor
+  std::map<int, double> alone_;  // seconds alone, by processor
 };
 
 Verdict verdict_of(const Trial& trial) {
@@ -187,7 +187,7 @@ std::vector<double> time_together(std::span<const int> cpus) {
       run_loop(kLoop);
       seconds[i] = std::chrono::duration<double>(Clock::now() - begin).count();
       ++done;
-      while (done < count) run_loop(kShort);  // for the other one, which must not have the core to itself
+      while (done < count) run_loop(kShort);  // keeps the core busy until the other thread is done
     });
   }
   for (std::thread& thread : threads) thread.join();

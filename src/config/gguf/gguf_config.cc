@@ -62,7 +62,7 @@ void add_ends_by_text(const GgufModel& model, std::set<std::int64_t>& ends) {
 // Writes the token ids from the tokenizer's keys, and from its tokens.
 Status write_token_ids(const GgufModel& model, json::object& config) {
   GgufFields fields(model, "tokenizer.ggml.");
-  constexpr std::int64_t kNoId = UINT32_MAX;  // means none
+  constexpr std::int64_t kNoId = UINT32_MAX;  // this id means that there is none
   const auto read = [&](std::string_view key) {
     std::int64_t id = -1;
     fields.read(key, id, INT64_MIN, INT64_MAX);
@@ -181,7 +181,7 @@ double GgufConfigWriter::number(std::string_view official, std::string_view key,
 
 json::object* GgufConfigWriter::rope() {
   number("rope_theta", "rope.freq_base", 10000.0);
-  double factor = 0;  // 0: none
+  double factor = 0;  // 0: no scaling
   fields_.read(fields_.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear", factor);
   std::string type = factor != 0 ? "linear" : "none";
   fields_.read("rope.scaling.type", type);

@@ -23,7 +23,7 @@ std::uint64_t first_word(const StepItem& item) {
          (std::uint64_t{item.sequence} << 32);
 }
 
-std::uint64_t mixed(std::uint64_t x) {  // the finaliser of SplitMix64
+std::uint64_t mixed(std::uint64_t x) {  // a hash: the finaliser of SplitMix64
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return x ^ (x >> 31);

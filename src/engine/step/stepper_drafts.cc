@@ -70,7 +70,7 @@ void Stepper::offer_copies(SequenceId id) {
   if (match.length == 0) return;
   const int drafts = s.copies->copy(match, std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_)));
   s.predicted = s.copies->predicted(match);
-  constexpr int kShort = 3, kLong = 8;  // tokens
+  constexpr int kShort = 3, kLong = 8;  // lengths of drafts, in tokens
   const DraftSource source = match.skips              ? DraftSource::kShortCopy
                              : s.predicted            ? DraftSource::kPredicted
                              : match.length <= kShort ? DraftSource::kShortCopy

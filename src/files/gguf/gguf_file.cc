@@ -26,7 +26,7 @@ constexpr std::uint64_t kMaxKeyBytes = 65535;
 constexpr int kMaxArrayDepth = 4;
 // The least that a metadata entry (key length, a byte of key, type, a byte of value) and a tensor's entry can take.
 constexpr std::uint64_t kMinEntryBytes = 8 + 1 + 4 + 1, kMinTensorBytes = 8 + 1 + 4 + 4 + 8;
-constexpr std::byte kNoTensorData{};  // what a tensor without elements may point to
+constexpr std::byte kNoTensorData{};  // tensors without elements point here
 
 std::string in_quotes(std::string_view text) {
   const boost::json::value value(text);

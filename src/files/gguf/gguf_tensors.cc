@@ -97,7 +97,7 @@ Status GgufTensors::add_as(const GgufName& name, const std::string& layer, const
           fmt::format("{}: expected a tensor {}attn_v_b.weight, as there is {}", model_->path(), layer, tensor.name));
     }
     case GgufLayout::kSplitValues:
-      if (model_->find(layer + "attn_k_b.weight") != nullptr) return {};  // added with the keys
+      if (model_->find(layer + "attn_k_b.weight") != nullptr) return {};  // added together with attn_k_b
       return invalid_argument(
           fmt::format("{}: expected a tensor {}attn_k_b.weight, as there is {}", model_->path(), layer, tensor.name));
   }

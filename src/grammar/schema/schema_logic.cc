@@ -37,7 +37,7 @@ SchemaExpander::Products SchemaExpander::one_of(const Keyword& k, bool holds, co
   const auto schemas = children(k);
   if (!schemas) return {};
   Products out;
-  if (!holds) {  // none, or two
+  if (!holds) {  // not exactly one holds: none, or two
     std::vector<Literal> negated;
     for (const Literal schema : *schemas) negated.push_back(SchemaDocument::negated(schema));
     out = apply_all(negated, product);
@@ -76,7 +76,8 @@ SchemaExpander::Products SchemaExpander::negation(const Keyword& k, bool holds, 
 
 SchemaExpander::Products SchemaExpander::condition(const Keyword& k, bool holds, const SchemaProduct& product) {
   const auto condition = child(k, k.value, "");
-  if (!condition || k.name != "if") return condition && holds ? Products{product} : Products{};  // part of if
+  if (!condition || k.name != "if")
+    return condition && holds ? Products{product} : Products{};  // then and else are read with if
   if (holds && !k.schema.contains("then") && !k.schema.contains("else")) return {product};
   Products out;
   for (const bool met : {true, false}) {

@@ -170,7 +170,7 @@ SchemaExpander::Products SchemaExpander::dependent_required(const Keyword& k, bo
   if (holds) out.push_back(product);
   for (const auto& [key, value] : k.value.get_object()) {
     std::vector<std::string> names;
-    if (k.name == "dependencies" && !value.is_array()) continue;  // a schema
+    if (k.name == "dependencies" && !value.is_array()) continue;  // dependentSchemas reads it
     if (!read_names(value, names)) return fail(k.pointer + pointer_step(key), "expected an array of names");
     if (names.empty()) continue;
     Products next;
@@ -205,7 +205,7 @@ SchemaExpander::Products SchemaExpander::dependent_schemas(const Keyword& k, boo
   Products out;
   if (holds) out.push_back(product);
   for (const auto& [key, value] : k.value.get_object()) {
-    if (k.name == "dependencies" && value.is_array()) continue;  // names
+    if (k.name == "dependencies" && value.is_array()) continue;  // dependentRequired reads it
     const auto schema = child(k, value, pointer_step(key));
     if (!schema) return {};
     SchemaProduct there = of_objects(product);

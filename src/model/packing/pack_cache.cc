@@ -113,7 +113,8 @@ struct PackKeeper::State {
   std::thread thread = {};
 
   Status write() {
-    if (std::error_code unknown; fs::exists(cache.path_of(key), unknown)) return {};  // another start was faster
+    if (std::error_code unknown; fs::exists(cache.path_of(key), unknown))
+      return {};  // another process has packed it meanwhile
     SLUICE_RETURN_IF_ERROR(cache.make_room(key, bytes.size()));
     SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<PackedFileWriter> writer,
                             PackedFileWriter::create(cache.making_path_of(key), key, bytes.size()));

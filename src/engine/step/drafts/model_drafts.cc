@@ -27,7 +27,7 @@ Status ModelDrafts::reserve(Device& device, const TableShape& shape, int sequenc
 
 void ModelDrafts::make(const Exec& exec, Model& model, const CacheView& cache, std::span<const DraftRequest> requests,
                        float* logits, TokenId* tokens, std::int32_t first_slot) {
-  finish();  // the last download may be writing until then
+  finish();  // the last download may still be writing to host_tokens_
   first_slot_ = first_slot;
   prepare(requests);
   const bool on_cpu = device_ == &cpu_device();

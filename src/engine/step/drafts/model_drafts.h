@@ -1,8 +1,9 @@
 // ModelDrafts: tokens that a model guesses after the newest ones of some sequences (model/drafter.h). Each is drawn
 // with the parameters and the noise of the token that it guesses. A draft is right if both draws agree, and with the
 // same noise they do so most often (kernels/ops/sample.h). On a device the drafts stay in slots, from which the next
-// pass's take_ids() reads them; the host need not wait for them. Owns their memory. Thread safety: one thread at a
-// time. Used by engine/runner/runner.h.
+// pass's take_ids() reads them; the host need not wait for them. Owns their memory. Thread safety: none, one thread
+// at a time.
+// Used by engine/runner/runner.h.
 #pragma once
 
 #include <span>
