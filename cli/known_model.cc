@@ -96,7 +96,7 @@ Status run_python(const KnownModel& model, const fs::path& folder) {
       "and room on the disk");
 }
 
-// The right file, as "model" in `folder`.
+// Downloads the file as "model" into `folder` and checks its digest.
 Status download(const KnownModel& model, const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);  // a process that was killed may have left it

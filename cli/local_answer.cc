@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The time within which Ctrl-C is noticed while no token comes.
+// While no token comes, Ctrl-C is noticed within this time.
 constexpr std::chrono::milliseconds kInterruptPoll{50};
 
 double seconds_since(Clock::time_point start) {

@@ -35,7 +35,7 @@ Status check_all(const char* flag, const std::vector<int>& values, int low, int 
   return {};
 }
 
-// Numbers that are compared: each once, and none that is only known once it has been measured.
+// Checks the numbers of threads to compare: each occurs once, and each is known before anything is measured.
 Status check_threads(const BenchOptions& options) {
   const std::vector<int>& threads = options.threads;
   EngineSetup engine = options.engine;
@@ -63,7 +63,7 @@ Status check(const BenchOptions& options) {
   return invalid_argument(fmt::format("--probe-size: expected at least 0, found {}", options.probe_size));
 }
 
-// The tests that the options name, each once.
+// Returns the tests that the options name, each once.
 std::vector<SpeedCase> tests_of(const BenchOptions& options, bool model_drafts) {
   std::vector<SpeedCase> tests;
   for (const auto& [kind, counts] :
@@ -108,7 +108,7 @@ Status check_lengths(const std::vector<SpeedCase>& tests, const Runner& runner) 
   return {};
 }
 
-// Nothing may be answered from what an earlier run left, and every test has to find a place.
+// Turns prefix caching off, so that no test reuses an earlier one, and lets all concurrent requests run.
 EngineSetup engine_options(const BenchOptions& options) {
   EngineSetup engine = options.engine;
   engine.cache.enable_prefix_caching = false;

@@ -19,7 +19,7 @@ namespace {
 
 namespace json = boost::json;
 
-// "$1,234.50 is left" gives 1234.5.
+// Returns the number that a text begins with: "$1,234.50 is left" gives 1234.5.
 std::optional<double> leading_number(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n$"), text.size()));
   std::string digits;

@@ -30,7 +30,7 @@
 namespace sluice {
 namespace {
 
-// "layers.2.x" before "layers.10.a": numbers count as numbers.
+// Orders names with numbers by value: "layers.2.x" comes before "layers.10.a".
 bool natural_less(const InspectedTensor& a, const InspectedTensor& b) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto digits = [&](std::string_view text) {
@@ -105,7 +105,7 @@ Status inspect_device(const EngineSetup& options, const ModelPlan& plan, const M
   return {};
 }
 
-// The part of the official checkpoint that each of several ranks holds.
+// Shows the part of the official checkpoint that each of several ranks holds.
 std::string ranks_text(const ModelPlan& plan, int ranks) {
   double bytes = 0, whole = 0;
   for (const PlannedTensor& tensor : plan.tensors) {

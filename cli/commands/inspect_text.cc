@@ -109,7 +109,7 @@ PlaneName split_plane_name(const std::string& name) {
   return {parts[0] + "." + parts[1], parts[2]};
 }
 
-// The open state, twice, and the window pages that are held at rest.
+// Returns the bytes of two open states and of the window pages that a sequence at rest holds.
 std::size_t sequence_bytes(const CacheLayout& layout) {
   const auto pages = static_cast<std::size_t>(PageGeometry::of(layout).steady_window_pages());
   return layout.window_page_bytes() * pages + 2 * layout.open_bytes();

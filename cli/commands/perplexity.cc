@@ -61,7 +61,7 @@ Status score_targets(std::span<const TokenId> targets, Score* score) {
   return {};
 }
 
-// One window, whose sequences are open, in steps of at most `chunk` rows.
+// Scores one window, whose sequences are open, in steps of at most `chunk` rows.
 Status run_window(std::span<const TokenId> ids, int chunk, Score* score) {
   const int window = static_cast<int>(ids.size());
   std::vector<int> rows;
@@ -125,7 +125,7 @@ void print(const Score& score) {
       100 * score.same_best_part());
 }
 
-// Returns the options with this profile as it is by itself, in the rest as given.
+// Returns the options with this profile and its own types; all other options stay as given.
 EngineSetup with_profile(EngineSetup options, const std::string& profile) {
   const EngineSetup defaults;
   options.numerics.profile = profile;

@@ -33,7 +33,7 @@ Status write_text(const std::string& path, const std::string& text) {
   return file ? Status() : internal_error(fmt::format("{}: cannot be written", path));
 }
 
-// The files that a tokenizer folder has; tokenizer.json must be there.
+// Copies the files of a tokenizer folder; tokenizer.json must be there.
 Status copy_tokenizer(const std::string& from, const std::string& to) {
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                            "generation_config.json"}) {
@@ -50,7 +50,7 @@ struct Written {
   std::size_t tensors = 0, bytes = 0;
 };
 
-// One GGUF file.
+// Writes one GGUF file.
 Result<Written> write_gguf_model(const SynthOptions& options, const ModelPlan& plan, const SynthWeights& weights) {
   std::error_code error;
   if (!is_gguf_path(options.out) || fs::exists(options.out, error)) {
@@ -67,7 +67,7 @@ Result<Written> write_gguf_model(const SynthOptions& options, const ModelPlan& p
   return written;
 }
 
-// A folder with config.json, weights and, if asked for, a tokenizer.
+// Writes a folder with config.json, weights and, if asked for, a tokenizer.
 Result<Written> write_folder(const SynthOptions& options, const std::string& config_text, const ModelPlan& plan,
                              const SynthWeights& weights) {
   const std::vector<TensorSource> sources =

@@ -117,8 +117,8 @@ void EngineImpl::swap_model() {
     while (!pending_.empty()) cancel_now({pending_.begin()->first, kAllChoices});
   }
   if (!pending_.empty() || !stepper_.idle() || stepper_.outstanding()) return;
-  // A sound file that has the old one's bytes has its version, too: nothing that was computed since may be found under
-  // it.
+  // If a file was changed, pages computed since may hold wrong values. A reload of the same bytes has the same version
+  // and would find them.
   if (!health().ok()) runner_->prefix_cache().reset();
   swap->model = runner_->replace_model(std::move(swap->model), swap->version);  // the caller gets the old model
   {

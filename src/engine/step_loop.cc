@@ -118,7 +118,7 @@ void EngineImpl::cancel_now(const Cancel& cancel) {
     if (cancel.choice >= 0 && cancel.choice < n) cancel_choice(pending, cancel.choice);
     return;
   }
-  // The last one first: choice 0 may be computing the prompt for the others.
+  // Ends the last choice first: choice 0 may be computing the prompt for the others.
   for (int choice = n - 1; choice >= 0 && pending_.contains(cancel.id); --choice) cancel_choice(pending, choice);
 }
 
@@ -126,7 +126,7 @@ void EngineImpl::cancel_choice(PendingRequest& pending, int choice) {
   const auto index = static_cast<std::size_t>(choice);
   if (pending.ended[index]) return;
   if (!pending.choices[index]) return end_choice(pending, choice, ending(FinishReason::kCancelled));
-  // The others wait for this one's prompt: they begin by themselves.
+  // The other choices wait for this one's prompt; now they begin by themselves.
   if (choice == 0) {
     for (int other = 1; other < pending.options->n; ++other) {
       const auto o = static_cast<std::size_t>(other);
@@ -145,7 +145,7 @@ void EngineImpl::pause_now(const Pause& pause) {
   }
 }
 
-// `work`: processor time of this thread, of which other programs take no part.
+// `work`: processor time of this thread, which excludes other programs.
 void EngineImpl::count_step(Clock::duration time, double work) {
   const double seconds = std::chrono::duration<double>(time).count();
   const auto bucket = [](const auto& bounds, double value) {
@@ -158,7 +158,7 @@ void EngineImpl::count_step(Clock::duration time, double work) {
   step_counts_.rows += static_cast<std::uint64_t>(stepper_.plan().rows);
 }
 
-// One token of a sequence of its own, whose state and pages are kept back for it.
+// Computes one token of a sequence whose state and pages are kept for this test.
 void EngineImpl::run_self_test() {
   constexpr TokenId kId = 0;
   constexpr int kRow = 0;
@@ -251,7 +251,7 @@ void EngineImpl::deliver_all() {
   std::move(step).end();
 }
 
-// Callbacks may end sequences.
+// A callback may end sequences.
 void EngineImpl::deliver_all(std::span<const DrawnToken> taken) {
   if (const Status works = runner_->device_status(); !works.ok()) {
     log_error("the device failed: {}; restart the program to go on", works.message());

@@ -23,7 +23,7 @@ FileEvents::~FileEvents() {
 
 void FileEvents::watch(int descriptor, std::size_t number) {
   if (fd_ < 0) return;
-  // By this path it is the open file, whatever has its name by now.
+  // This path leads to the open file, whatever its name is by now.
   const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
   const int name = ::inotify_add_watch(fd_, path.c_str(), kMask);
   if (name >= 0) numbers_[name].push_back(number);

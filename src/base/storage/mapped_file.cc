@@ -81,7 +81,7 @@ Result<FileIdentity> FileMapping::identity_now() const {
   return identify(fd_, path_);
 }
 
-// Two threads that come at once find the same.
+// Two threads may compute this at once; they find the same value.
 std::uint64_t FileMapping::content() const {
   if (knows_content_) return content_;
   content_ = checksum(bytes());

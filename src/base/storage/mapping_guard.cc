@@ -58,7 +58,7 @@ bool holds(const Place& place, std::uintptr_t address) {
   return begin <= address && address < end && place.begin.load(std::memory_order_acquire) == begin;
 }
 
-// The mark comes first: who reads the zeros without a fault of its own finds it.
+// Sets the mark before the zeros: a thread that reads the zeros without a fault of its own then finds the mark.
 bool replace_by_zeros(Place& place) {
   place.lost.store(true, std::memory_order_seq_cst);
   const std::uintptr_t begin = place.begin.load(), end = place.end.load();

@@ -26,7 +26,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// One number of `text`, which is left after it; -1: there is none.
+// Removes a number from the start of `text` and returns it; -1 if there is none.
 int take_number(std::string_view& text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -135,7 +135,8 @@ void interleave_memory(void* data, std::size_t bytes, const std::vector<int>& no
   constexpr int kWordBits = 64, kInterleave = 3;  // MPOL_INTERLEAVE of linux/mempolicy.h
   std::vector<unsigned long> mask(static_cast<std::size_t>(nodes.back() / kWordBits + 1));
   for (const int node : nodes) mask[static_cast<std::size_t>(node / kWordBits)] |= 1UL << (node % kWordBits);
-  // The kernel reads one bit less than the size it is given. If it refuses, pages lie where they are touched first.
+  // The kernel reads one bit less than the size that it is given. If it refuses, pages lie where they are first
+  // touched.
   ::syscall(SYS_mbind, data, bytes, kInterleave, mask.data(), mask.size() * kWordBits + 1, 0);
 }
 

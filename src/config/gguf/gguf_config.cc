@@ -43,7 +43,7 @@ constexpr std::string_view kEndTexts[] = {
     "<eos>",
 };
 
-// <|end|> ends a channel, not the answer, where calls and returns have tokens of their own.
+// <|end|> ends a channel, not the answer, if calls and returns have tokens of their own.
 void add_ends_by_text(const GgufModel& model, std::set<std::int64_t>& ends) {
   const GgufValue* value = GgufFields(model, "tokenizer.ggml.").find("tokens");
   const auto* array = value == nullptr ? nullptr : std::get_if<GgufArray>(value);
@@ -110,7 +110,7 @@ Status write_common(const GgufModel& model, GgufFields& fields, json::object& co
   return write_token_ids(model, config);
 }
 
-// rope_freqs.weight divides the frequencies: how llama3's scaling travels.
+// Reads rope_freqs.weight, the divisors of the frequencies: GGUF files store llama3's scaling so.
 Status read_rope_divisors(const GgufModel& model, ModelConfig& config) {
   const TensorView* tensor = model.find(kRopeDivisors);
   if (tensor == nullptr) return {};

@@ -138,7 +138,7 @@ std::vector<StepRecord> StepRecorder::read(std::uint64_t number, std::size_t mos
   std::vector<StepRecord> records;
   for (; number < end && records.size() < most; ++number) {
     StepRecord record;
-    // A record that can no longer be read is older than all that can.
+    // A record that was overwritten is older than all that can be read, so those before it are dropped.
     if (read_one(number, &record)) {
       records.push_back(std::move(record));
     } else {

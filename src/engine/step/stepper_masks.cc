@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Draws of one sequence stand together.
+// The draws of one sequence are neighbours.
 void Stepper::gather_masked() {
   masked_.clear();
   statuses_.assign(drawn_.size(), {});

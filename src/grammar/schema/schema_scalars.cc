@@ -171,7 +171,7 @@ SchemaExpander::Products SchemaExpander::number(const Keyword& k, bool holds, co
   SchemaProduct out = holds ? product : of_types(product, kNumberValue);
   if (!holds) numbers = opposite(numbers, *every_decimal(), k.pointer);
   if ((out.types & kNumberValue) == 0) return {out};
-  if (out.number == nullptr) out.number = every_decimal();  // numbers beyond these have too many digits
+  if (out.number == nullptr) out.number = every_decimal();  // every number that has few enough digits
   narrow(out.number, numbers, k.pointer);
   return {out};
 }

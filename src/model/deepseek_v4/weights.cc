@@ -187,8 +187,8 @@ class TableBuilder {
     feed_forward(name + "ffn.", alias + "mlp.", layer.hash_routing, into.ffn);
   }
 
-  void mtp(const std::string& name, const DeepSeekV4Layer& block,
-           MtpWeights& into) {  // transformers' checkpoints lack these
+  // These tensors have no name in transformers, which drops them.
+  void mtp(const std::string& name, const DeepSeekV4Layer& block, MtpWeights& into) {
     group_ = name;
     const std::size_t begin = table_.size();
     const std::string prefix = name + ".";

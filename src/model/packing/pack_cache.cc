@@ -75,7 +75,7 @@ Result<PackedFile> PackCache::find(const PackedKey& key, std::size_t bytes, Thre
                                    const std::function<void(std::size_t, std::size_t)>& progress) const {
   const std::string path = path_of(key);
   std::error_code ignored;
-  // Before it is opened, as its times are watched from then on.
+  // The file is watched before it is opened, as changes of its times count from then on.
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
   auto found = PackedFile::open(path, key, bytes, pool, progress);
   if (!found.ok() && found.status().code() != StatusCode::kNotFound) {
@@ -129,7 +129,7 @@ struct PackKeeper::State {
   }
 
   void run() {
-    // A file that is too large for the process's limit is an error, not its end.
+    // A file beyond the process's size limit must give an error, not end the process.
     sigset_t signals;
     ::sigemptyset(&signals);
     ::sigaddset(&signals, SIGXFSZ);
