@@ -73,7 +73,7 @@ Scheduler::Lack Scheduler::lack_of(const Entry& best) const {
           .pages = page_shortage(best, in)};
 }
 
-// There is one.
+// Returns the running sequence of the lowest rank without a span. There must be one.
 Scheduler::Entry& Scheduler::lowest_without_span() {
   for (auto next = running_.rbegin(); next != running_.rend(); ++next) {
     if (!has_span(entry(next->id))) return entry(next->id);

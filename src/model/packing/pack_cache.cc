@@ -75,7 +75,7 @@ Result<PackedFile> PackCache::find(const PackedKey& key, std::size_t bytes, Thre
                                    const std::function<void(std::size_t, std::size_t)>& progress) const {
   const std::string path = path_of(key);
   std::error_code ignored;
-  // The file is watched before it is opened, as changes of its times count from then on.
+  // Sets the time before the file is opened, as an open file's times are watched.
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
   auto found = PackedFile::open(path, key, bytes, pool, progress);
   if (!found.ok() && found.status().code() != StatusCode::kNotFound) {

@@ -135,7 +135,7 @@ struct ChatDelta {
 // Why an answer ends.
 enum class AnswerEnd {
   kComplete,  // the model ended it
-  kCut,       // it ran out of tokens, in the middle of whatever it was
+  kCut,       // the answer ran out of tokens, at any point
 };
 
 // Splits an answer while it is generated. Feed it the detokenised text with its special tokens but without the end

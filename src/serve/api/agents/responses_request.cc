@@ -86,7 +86,8 @@ class ResponsesReader {
     item.forget();
   }
 
-  // Returns the texts of a content's parts, in chat's form. A part of another type is an error, or `names` lists it.
+  // Returns the texts of a content's parts, in chat's form. A part of another type is an error; with `names` only its
+  // type is kept.
   json::value read_parts(RequestFields& item, std::string_view key, std::initializer_list<std::string_view> types,
                          bool names) {
     const json::value* content = item.find(key);
