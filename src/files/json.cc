@@ -163,7 +163,7 @@ struct StandardText {
   }
 };
 
-// The code unit of an escape \uXXXX at `at`, or -1.
+// Returns the code unit of an escape \uXXXX at `at`, or -1.
 int escaped_unit(std::string_view text, std::size_t at) {
   if (text.substr(at, 2) != "\\u" || at + 6 > text.size()) return -1;
   int unit = -1;
@@ -217,7 +217,8 @@ StandardText standard_text(std::string_view source) {
   return to;
 }
 
-// "what: line L, column C: complaint". Columns count characters, so UTF-8 continuation bytes do not count.
+// Makes the message "what: line L, column C: complaint". Columns count characters, so UTF-8 continuation bytes do not
+// count.
 Status error_at(std::string_view text, std::size_t offset, std::string_view what, std::string_view complaint) {
   std::size_t line = 1;
   std::size_t column = 1;
@@ -246,7 +247,7 @@ std::string syntax_complaint(const json::error_code& error, std::string_view tex
   return fmt::format("invalid JSON ({}): {}", error.message(), found_at(text, offset));
 }
 
-// The digits of a finite number's shortest form, d.ddd x 10^exponent.
+// A finite number in its shortest decimal form, d.ddd x 10^exponent.
 struct Decimal {
   bool negative = false;
   std::string digits;  // at least one digit, no point

@@ -77,7 +77,7 @@ class GbnfCompiler {
     return regular;
   }
 
-  // Rules in it are replaced by their automata.
+  // Rules in the part are replaced by their automata.
   std::int32_t append(Nfa& nfa, const Expression& e, std::int32_t from) const {
     if (nfa.states().size() > kMostNfaStates) return from;
     switch (e.kind) {

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kLayerPrefix = "blk.";
 constexpr std::int64_t kMaxExpertsOfATensor = 1 << 16;
 
-// A name of a layer's tensor in two: "12" and what comes after "blk.12.". None for other names.
+// The name of a layer's tensor in two parts: "12", and the rest after "blk.12.".
 struct LayerName {
   std::string_view layer, rest;
 };
@@ -28,7 +28,7 @@ std::optional<LayerName> split_layer_name(std::string_view name) {
   return LayerName{layer, name.substr(dot + 1)};
 }
 
-// `pattern` with its "{}" replaced.
+// Returns `pattern` with its "{}" replaced.
 std::string fill(std::string_view pattern, std::string_view number) {
   const std::size_t place = pattern.find("{}");
   if (place == std::string_view::npos) return std::string(pattern);

@@ -36,7 +36,7 @@ void append_edge(std::vector<ByteEdge>& edges, int low, int high, std::int32_t t
   }
 }
 
-// Adds what empty edges reach; `begin` and `end`: whether those that hold there count.
+// Adds the states that empty edges reach. `begin` and `end` say whether edges that hold only there count.
 void close(const Nfa& nfa, States& states, bool begin, bool end) {
   std::set<std::int32_t> seen(states.begin(), states.end());
   States open = states;
@@ -233,7 +233,7 @@ class Refinement {
     is_dirty_.assign(dfa.states.size(), true);
   }
 
-  // The class of each state, numbered as the states come; nullopt: that takes too much.
+  // Returns the class of each state, numbered as the states come; nullopt if that takes too much work.
   std::optional<std::vector<std::int32_t>> run() {
     const std::size_t most = kMostLooks * dfa_.states.size();
     for (std::size_t looks = 0; !dirty_.empty();) {

@@ -106,12 +106,12 @@ SchemaExpander::Products SchemaExpander::reference(const Keyword& k, bool holds,
   return apply(holds ? *schema : SchemaDocument::negated(*schema), product);
 }
 
-// Says nothing of a value.
+// The keyword says nothing of a value.
 SchemaExpander::Products SchemaExpander::ignored(const Keyword&, bool holds, const SchemaProduct& product) {
   return holds ? Products{product} : Products{};
 }
 
-// Says nothing either, by JSON Schema's rule for keywords that a reader does not know.
+// The keyword says nothing, by JSON Schema's rule for unknown keywords.
 SchemaExpander::Products SchemaExpander::unknown(const Keyword& k, bool holds, const SchemaProduct& product) {
   if (k.name != "id" || !document_.has_plain_ids()) remark(k.pointer);
   return holds ? Products{product} : Products{};

@@ -38,13 +38,13 @@ void require_property(ObjectProduct& object, std::string_view name) {
   add_property(object, name, {});
 }
 
-// True if the property itself says that it is required, as draft 3 has it, and some generators still.
+// Returns whether the property itself says that it is required, as draft 3 and some generators have it.
 bool is_required_itself(const boost::json::value& schema) {
   const boost::json::value* required = schema.is_object() ? schema.get_object().if_contains("required") : nullptr;
   return required != nullptr && required->is_bool() && required->get_bool();
 }
 
-// The strings of an array; false: it is none.
+// Reads the strings of an array; false if the value is none.
 bool read_names(const boost::json::value& value, std::vector<std::string>& out) {
   if (!value.is_array()) return false;
   for (const boost::json::value& name : value.get_array()) {
@@ -248,7 +248,7 @@ struct SchemaExpander::Evaluated {
   bool any() const { return all || !additional.names.empty() || !additional.patterns.empty(); }
 };
 
-// False: it depends on the object's values.
+// Returns false if this depends on the object's values.
 bool SchemaExpander::find_evaluated(Literal literal, Evaluated& out, int depth) {
   const boost::json::value& schema = document_.schema(literal);
   if (depth > 20) return false;
