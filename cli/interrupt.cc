@@ -11,7 +11,7 @@ void on_interrupt(int /*signal*/) {
 
 void catch_signal(int signal, struct sigaction* before) {
   struct sigaction action{};
-  action.sa_handler = on_interrupt;  // without SA_RESTART
+  action.sa_handler = on_interrupt;  // no SA_RESTART: a blocked read must return
   sigaction(signal, &action, before);
 }
 

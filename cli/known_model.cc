@@ -69,7 +69,7 @@ const KnownModel* find_model(const std::string& name) {
 
 [[noreturn]] void become_python(const KnownModel& model, const fs::path& folder, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent || ::chdir(folder.c_str()) != 0) ::_exit(1);  // it died before that
+  if (::getppid() != parent || ::chdir(folder.c_str()) != 0) ::_exit(1);  // the parent has died already
   ::setenv("TMPDIR", folder.c_str(), 1);
   ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -96,10 +96,10 @@ Status run_python(const KnownModel& model, const fs::path& folder) {
       "and room on the disk");
 }
 
-// The right file, as "model" in `folder`.
+// Downloads the file as "model" into `folder` and checks its digest.
 Status download(const KnownModel& model, const fs::path& folder) {
   std::error_code error;
-  fs::remove_all(folder, error);  // a start that was killed may have left it
+  fs::remove_all(folder, error);  // a process that was killed may have left it
   if (!fs::create_directory(folder, error)) {
     return resource_exhausted(fmt::format("{}: cannot be made ({})", folder.string(), error.message()));
   }
@@ -114,7 +114,7 @@ Status download(const KnownModel& model, const fs::path& folder) {
 Status bring(const KnownModel& model, const fs::path& cache) {
   const fs::path place = cache / model.file, folder = cache / "bringing";
   std::error_code error;
-  if (fs::exists(place, error)) return {};  // another start has brought it meanwhile
+  if (fs::exists(place, error)) return {};  // another process has downloaded it meanwhile
   log_info("{} is brought once, {} to {}", model.name, model.size, place.string());
   const Status status = download(model, folder);
   if (status.ok()) fs::rename(folder / "model", place, error);

@@ -49,12 +49,12 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const ModelOptions& model, con
 
 namespace {
 
-// Returns whether nothing but the model's own files says how conversations are written.
+// Returns whether only the model's own files say how conversations are written.
 bool is_of_the_folder(const ChatEncodingOptions& options) {
   return options.template_file.empty() && options.parsers.tool_call.empty() && options.parsers.reasoning.empty();
 }
 
-// Defaults of requests that cannot be kept are left out, and said once.
+// Drops defaults of requests that cannot be kept, and reports each once.
 void apply_generation_config(LoadedModel& model) {
   GenerationConfig& generation = model.generation;
   if (!generation.unsupported.empty()) {

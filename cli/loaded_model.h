@@ -15,7 +15,7 @@ namespace sluice {
 
 struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<ChatEncoding> chat;  // null for a family without one
+  std::unique_ptr<ChatEncoding> chat;  // null if the family has no chat encoding
   GenerationConfig generation;
   std::unique_ptr<Engine> engine;
 

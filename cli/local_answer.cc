@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The time within which Ctrl-C is noticed while no token comes.
+// While no token comes, Ctrl-C is noticed within this time.
 constexpr std::chrono::milliseconds kInterruptPoll{50};
 
 double seconds_since(Clock::time_point start) {
@@ -87,7 +87,7 @@ Result<GenerationStats> generate(const LoadedModel& model, GenerationRequest req
     const std::optional<OutputQueue::Item> item = queue.pop(kInterruptPoll);
     if (!stats.interrupted && take_interrupt()) {
       stats.interrupted = true;
-      model.engine->cancel(id);  // the last output is still to come
+      model.engine->cancel(id);  // the engine still sends the last output
     }
     if (!item) continue;
     const GenerationDelta delta = stream.push(item->output);

@@ -41,7 +41,7 @@ class OutputQueue {
 
 struct GenerationRequest {
   std::vector<std::int32_t> prompt;
-  std::vector<std::int32_t> message_starts = {};  // as Request has them
+  std::vector<std::int32_t> message_starts = {};  // see Request::message_starts
   std::unique_ptr<ChatOutputParser> parser;       // null: raw text
   SamplingParams sampling;
   std::shared_ptr<const TokenRules> rules = {};  // null: none
@@ -54,9 +54,9 @@ struct GenerationRequest {
 struct GenerationStats {
   int prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   double first_token_seconds = 0, seconds = 0;
-  bool interrupted = false;   // by SIGINT
+  bool interrupted = false;   // SIGINT ended the answer
   std::string finish_reason;  // "stop", "length", "tool_calls"; "" when interrupted
-  std::string text() const;   // for the log
+  std::string text() const;   // a line for the log
 };
 
 // Returns how many tokens may follow the prompt: `wanted`, or fewer up to max_model_len; an error if not even one.

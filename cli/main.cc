@@ -19,7 +19,7 @@ constexpr const char* kFooter =
     "Answers go to standard output, progress and logs to standard error.\n"
     "Exit codes: 0 success, 1 the task failed, 2 wrong usage or bad input, 3 short of a resource, 130 interrupted.";
 
-// A file that was cut while it was read: whatever was made of it is worthless.
+// Returns failure if a file was cut while it was read: any result computed from it is worthless.
 int report_lost(int code) {
   const std::vector<std::string> lost = sluice::lost_ranges();
   if (lost.empty() || code == sluice::kExitResources) return code;  // the error has been printed

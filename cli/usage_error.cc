@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// The command that was being read.
+// Returns the command that was being read.
 const CLI::App& command_of(const CLI::App& app) {
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
@@ -22,7 +22,7 @@ std::string words_of(const CLI::App& command) {
   return parent == nullptr ? command.get_name() : words_of(*parent) + " " + command.get_name();
 }
 
-// "0.500000": as the library writes bounds.
+// Shortens bounds that the library writes as "0.500000".
 std::string_view without_zeros(std::string_view number) {
   if (number.find('.') == std::string_view::npos) return number;
   while (number.ends_with('0')) number.remove_suffix(1);
@@ -38,7 +38,7 @@ std::string_view kind_of_value(const CLI::Option* option) {
   return "another value";
 }
 
-// `text` up to `mark`, which is taken off it too; all of it, and nothing is left, if there is no mark.
+// Removes and returns the part of `text` before `mark`, and the mark. Without a mark it removes and returns all.
 std::string_view take_until(std::string_view& text, std::string_view mark) {
   const std::size_t at = text.find(mark);
   const std::string_view taken = text.substr(0, at);
@@ -46,7 +46,7 @@ std::string_view take_until(std::string_view& text, std::string_view mark) {
   return taken;
 }
 
-// The library's words for a value that a check refused, in ours.
+// Rewrites the library's message for a value that a check refused.
 std::string refused_value(std::string_view text) {
   const std::string_view whole = text;
   if (text.find(" unit not recognized") != std::string_view::npos) {

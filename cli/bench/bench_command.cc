@@ -35,7 +35,7 @@ Status check_all(const char* flag, const std::vector<int>& values, int low, int 
   return {};
 }
 
-// Numbers that are compared: each once, and none that is only known once it has been measured.
+// Checks the numbers of threads to compare: each occurs once, and each is known before anything is measured.
 Status check_threads(const BenchOptions& options) {
   const std::vector<int>& threads = options.threads;
   EngineSetup engine = options.engine;
@@ -63,7 +63,7 @@ Status check(const BenchOptions& options) {
   return invalid_argument(fmt::format("--probe-size: expected at least 0, found {}", options.probe_size));
 }
 
-// The tests that the options name, each once.
+// Returns the tests that the options name, each once.
 std::vector<SpeedCase> tests_of(const BenchOptions& options, bool model_drafts) {
   std::vector<SpeedCase> tests;
   for (const auto& [kind, counts] :
@@ -108,13 +108,13 @@ Status check_lengths(const std::vector<SpeedCase>& tests, const Runner& runner) 
   return {};
 }
 
-// Nothing may be answered from what an earlier run left, and every test has to find a place.
+// Turns prefix caching off, so that no test reuses an earlier one, and lets all concurrent requests run.
 EngineSetup engine_options(const BenchOptions& options) {
   EngineSetup engine = options.engine;
   engine.cache.enable_prefix_caching = false;
   if (options.acceptance.empty() && options.engine.speculation.speculative == Speculative::kAuto)
     engine.speculation.speculative = Speculative::kOff;
-  engine.speculation.speculative_adaptive = false;  // nothing is adapted: no costs are measured
+  engine.speculation.speculative_adaptive = false;  // without adapting, no costs are measured at the start
   for (const int concurrency : options.concurrency)
     engine.scheduler.max_num_seqs = std::max(engine.scheduler.max_num_seqs, concurrency);
   return engine;
@@ -227,7 +227,8 @@ Status bench(const BenchOptions& options) {
   EngineSetup engine = engine_options(options);
   SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
   if (!options.threads.empty()) engine.machine.threads = options.threads.front();
-  if (!options.json.empty()) SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // not only after an hour
+  if (!options.json.empty())
+    SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // fails now if it cannot be written, not after an hour
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   runner->pin_caller();
   const std::vector<SpeedCase> tests = tests_of(options, runner->model().drafts());

@@ -64,7 +64,7 @@ Result<json::object> parse_extra(const std::string& text) {
   return std::move(value.get_object());
 }
 
-// The first model that GET /v1/models lists.
+// Returns the first model that GET /v1/models lists.
 Result<std::string> served_model(HttpClient& client, const std::string& authorization) {
   std::string body, reason;
   int status = 0;
@@ -126,7 +126,7 @@ Result<LoadPlan> make_plan(const Bench& bench, const Load& load, std::uint64_t s
   return plan_of_trace(std::move(trace), bench.body.endpoint, bench.scale, seed);
 }
 
-// Requests of their own before a run: connections are made, and what a server does at first is done.
+// Sends requests before a run, so that connections and what a server does at first are not measured.
 Status warm_up(Bench& bench, std::uint64_t seed) {
   if (bench.options.warmup == 0) return {};
   PlainTraceOptions lengths = bench.options.lengths;
@@ -152,7 +152,7 @@ double seconds_of(LoadClock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-// One line a request, times by the system's monotonic clock.
+// Writes one line a request. Times are those of the system's monotonic clock.
 std::string record_lines(const std::string& name, const LoadRun& run) {
   std::string lines;
   for (const SentRequest& sent : run.requests) {
@@ -220,7 +220,7 @@ Result<std::vector<TrafficReport>> run_loads(Bench& bench, bool* interrupted) {
   const BenchServeOptions& options = bench.options;
   std::vector<TrafficReport> reports;
   std::string records;
-  std::uint64_t seed = options.lengths.seed;  // another one each run: what a run sends was not seen before
+  std::uint64_t seed = options.lengths.seed;  // each run has another seed, so that no run's prompts are cached
   for (const Load& load : loads_of(options)) {
     SLUICE_RETURN_IF_ERROR(warm_up(bench, seed));
     SLUICE_ASSIGN_OR_RETURN(LoadPlan plan, make_plan(bench, load, seed++));

@@ -21,7 +21,7 @@ struct BenchServeOptions {
   int warmup = 8;                // requests before each run, not counted
   bool stream = true, ignore_eos = true;
   double temperature = 0;
-  std::string authorities;  // for https; a file, "": the system's
+  std::string authorities;  // for https: a file of authorities; "": the system's
   bool insecure = false;
   std::string extra_body, api_key_env = "OPENAI_API_KEY";
   std::string slo, json, html, record, baseline;

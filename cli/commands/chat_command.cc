@@ -39,7 +39,7 @@ class Conversation {
     start_over(options.system);
   }
 
-  // False when the conversation is to end.
+  // Returns false when the conversation is to end.
   bool take(const std::string& line) {
     if (line.empty()) return true;
     if (line.starts_with('/')) return command(line);

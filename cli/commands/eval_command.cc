@@ -28,9 +28,9 @@
 namespace sluice {
 namespace {
 
-// An item on its way through the engine, and what came of it.
+// An item of the task that runs, and its result.
 struct Run {
-  std::unique_ptr<GenerationStream> stream;  // while it runs
+  std::unique_ptr<GenerationStream> stream;  // null unless the item runs
   RequestId request = 0;
   EvalAnswer answer;
   std::vector<std::int32_t> output_ids;
@@ -51,7 +51,7 @@ class Evaluation {
              const std::vector<EvalItem>& items)
       : model_(model), chat_(chat), options_(options), items_(items), runs_(items.size()) {}
 
-  // The time of the last run(), from the first request to the end of the last; and the processor time of all threads.
+  // Seconds of the last run(), from the first request to the end of the last, and the processor time of all threads.
   double seconds() const { return seconds_; }
   double processor_seconds() const { return processor_seconds_; }
 
@@ -79,7 +79,7 @@ class Evaluation {
       }
       if (done == submitted) break;
       if (status.ok() && take_interrupt()) status = {StatusCode::kCancelled, "interrupted"};
-      if (!status.ok()) cancel_all();  // what runs still reports its end
+      if (!status.ok()) cancel_all();  // items that run still report their end
       if (const auto item = queue_.pop(std::chrono::milliseconds(50))) {
         Status failure;
         if (take(item->key, item->output, failure)) ++done;
@@ -113,7 +113,7 @@ class Evaluation {
     return {};
   }
 
-  // True when the item is done.
+  // Returns true when the item is done.
   bool take(std::size_t index, const Output& output, Status& failure) {
     Run& run = runs_[index];
     if (output.token) {

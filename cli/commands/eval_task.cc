@@ -19,7 +19,7 @@ namespace {
 
 namespace json = boost::json;
 
-// "$1,234.50 is left" gives 1234.5.
+// Returns the number that a text begins with: "$1,234.50 is left" gives 1234.5.
 std::optional<double> leading_number(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n$"), text.size()));
   std::string digits;
@@ -28,7 +28,7 @@ std::optional<double> leading_number(std::string_view text) {
     if ((c < '0' || c > '9') && c != '.' && c != '-') break;
     digits += c;
   }
-  while (digits.ends_with('.')) digits.pop_back();  // the end of a sentence
+  while (digits.ends_with('.')) digits.pop_back();  // the points end a sentence
   double number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
@@ -64,7 +64,7 @@ bool calls_equal(const EvalItem& item, const EvalAnswer& answer) {
 struct NamedRule {
   std::string_view name;
   EvalItem::Rule rule;
-  std::string_view needs;  // the key with what is expected
+  std::string_view needs;  // the key of the expected answer
 };
 constexpr std::array<NamedRule, 4> kRules{{
     {R"(the number after the last "####" equals expected_answer)", number_after_hashes, "expected_answer"},

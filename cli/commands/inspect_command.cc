@@ -30,7 +30,7 @@
 namespace sluice {
 namespace {
 
-// "layers.2.x" before "layers.10.a": numbers count as numbers.
+// Orders names with numbers by value: "layers.2.x" comes before "layers.10.a".
 bool natural_less(const InspectedTensor& a, const InspectedTensor& b) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto digits = [&](std::string_view text) {
@@ -72,7 +72,7 @@ std::vector<InspectedCache> list_caches(const ModelPlan& plan) {
     for (const char* index : {"f32", "bf16", "fp8", "fp4"}) {
       options.numerics.kv_cache_dtype = kv;
       options.numerics.index_cache_dtype = plan.profile.indexed ? index : "auto";
-      auto other = plan_model(plan.config, options);  // an error: the model does not take these
+      auto other = plan_model(plan.config, options);  // an error if the model does not take these types
       if (other.ok()) caches.push_back({kv, plan.profile.indexed ? index : "-", std::move(other)->cache_layout});
       if (!plan.profile.indexed) break;
     }
@@ -105,7 +105,7 @@ Status inspect_device(const EngineSetup& options, const ModelPlan& plan, const M
   return {};
 }
 
-// The part of the official checkpoint that each of several ranks holds.
+// Shows the part of the official checkpoint that each of several ranks holds.
 std::string ranks_text(const ModelPlan& plan, int ranks) {
   double bytes = 0, whole = 0;
   for (const PlannedTensor& tensor : plan.tensors) {
@@ -122,7 +122,7 @@ std::string ranks_text(const ModelPlan& plan, int ranks) {
 
 Status inspect(const InspectOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string path, resolve_model_or_config(options.engine.model.folder));
-  const bool config_only = is_dummy(options.engine.model) || is_config_path(path);  // these have no more to read
+  const bool config_only = is_dummy(options.engine.model) || is_config_path(path);  // then there are no weights to read
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, load_model_config(path));
   std::optional<Checkpoint> checkpoint;
   if (!config_only) {

@@ -109,7 +109,7 @@ PlaneName split_plane_name(const std::string& name) {
   return {parts[0] + "." + parts[1], parts[2]};
 }
 
-// The open state, twice, and the window pages that are held at rest.
+// Returns the bytes of two open states and of the window pages that a sequence at rest holds.
 std::size_t sequence_bytes(const CacheLayout& layout) {
   const auto pages = static_cast<std::size_t>(PageGeometry::of(layout).steady_window_pages());
   return layout.window_page_bytes() * pages + 2 * layout.open_bytes();
@@ -160,7 +160,7 @@ std::string cache_text(const CacheLayout& layout) {
   const PageGeometry geometry = PageGeometry::of(layout);
   for (const auto& [key, kind] : kinds) {
     const PlaneSpec& s = *kind.first;
-    const std::size_t row = static_cast<std::size_t>(s.format.row_bytes()) * kind.planes;  // summed over all layers
+    const std::size_t row = static_cast<std::size_t>(s.format.row_bytes()) * kind.planes;  // a row of all layers
     std::string rows = "-", tokens = "-", per_token = "-", per_sequence = "-";
     if (s.kind != PlaneKind::kOpen) {
       rows = std::to_string(row / kind.layers.size());
@@ -170,7 +170,7 @@ std::string cache_text(const CacheLayout& layout) {
         kind.planes * s.page_bytes() * static_cast<std::size_t>(geometry.steady_window_pages());
     if (s.kind == PlaneKind::kLatent) {
       per_token = fmt::format("{:.2f}", static_cast<double>(kind.planes * s.page_bytes()) / kBlockTokens);
-    } else {  // an open state has two copies, apart from what window pages store of it
+    } else {  // an open state has two copies, besides those in window pages
       per_sequence = std::to_string(2 * kind.initial_bytes + in_window_pages);
     }
     fmt::format_to(std::back_inserter(text), "  {:<12} {:<7} {:>6} {:>10} {:>12} {:>14}  {}\n", key.first,

@@ -26,8 +26,8 @@ namespace sluice {
 
 namespace {
 
-// Token ids as people write them: decimal numbers from 0 to below 2^31, split by commas or white space; at least one.
-// `what` names the text in messages ("--ids").
+// Reads token ids: decimal numbers from 0 to below 2^31, split by commas or white space, at least one. `what` names the
+// text in messages ("--ids").
 Result<std::vector<std::int32_t>> parse_numbers(std::string_view text, std::string_view what) {
   constexpr std::string_view kSeparators = ", \t\r\n";
   constexpr std::size_t kShown = 32;
@@ -113,8 +113,8 @@ Status choose_longest(const Task& task, int greedy, ModelOptions& model) {
   return {};
 }
 
-// The logits of task.positions, in chunks of at most `chunk` rows; appended to `out`. The last id's logits are those of
-// the runner afterwards when `last` is set.
+// Appends the logits of task.positions to `out`, in chunks of at most `chunk` rows. With `last` set, the runner then
+// has the logits of the last id.
 Status compute(Runner& runner, StateSlot sequence, const Task& task, int chunk, bool last, std::vector<float>& out) {
   out.reserve(task.positions.size() * runner.vocab_size());
   ProgressBar bar("computing", ProgressBar::Unit::kItems);
@@ -141,7 +141,7 @@ Status compute(Runner& runner, StateSlot sequence, const Task& task, int chunk, 
   return {};
 }
 
-// Continues after the runner's last row; end tokens are tokens like any other here.
+// Continues after the runner's last row. End tokens do not end the text here.
 Result<std::vector<std::int64_t>> continue_greedily(Runner& runner, StateSlot sequence, int count) {
   std::vector<std::int64_t> tokens;
   ProgressBar bar("continuing", ProgressBar::Unit::kItems);

@@ -24,7 +24,7 @@ int run_inspect(const InspectOptions& options);
 
 struct LogitsOptions {
   EngineSetup engine;         // model.folder as given; "": the embedded model
-  std::string ids, ids_file;  // one of them
+  std::string ids, ids_file;  // exactly one is set
   std::string positions;      // "": all
   std::string out;            // the file to write
   int greedy = 0;             // tokens to continue by
@@ -72,7 +72,7 @@ struct VerifyCommandOptions {
   EngineSetup engine;  // model.folder as given; "": the embedded model
   VerifyHalf half = VerifyHalf::kBoth;
   int schedules = 100;
-  bool brief = false;                 // with short prompts
+  bool brief = false;                 // only schedules with short prompts
   std::optional<std::uint64_t> seed;  // by default a fresh one, which is printed
   std::string json;                   // "": no file
 };

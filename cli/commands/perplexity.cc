@@ -28,8 +28,8 @@ constexpr int kMinWindow = 4;
 // A profile and how well it predicts.
 struct Side {
   std::unique_ptr<Runner> runner;
-  StateSlot sequence;  // the window at hand
-  double nll = 0;      // sum
+  StateSlot sequence;  // the window that is scored
+  double nll = 0;      // sum of the negative log-likelihoods of its targets
 
   std::string profile() const { return runner->model().profile().text(); }
 };
@@ -38,7 +38,7 @@ struct Score {
   std::vector<Side> sides;  // the flags' own profile; then the one that it is compared with, if any
   int window = 0;
   std::size_t windows = 0, scored = 0, same_best = 0;
-  std::vector<double> divergences;  // one for each scored position, if there are two sides
+  std::vector<double> divergences;  // one for each scored position if there are two sides
 
   double nll(const Side& side) const { return side.nll / static_cast<double>(scored); }
   double same_best_part() const { return static_cast<double>(same_best) / static_cast<double>(scored); }
@@ -61,7 +61,7 @@ Status score_targets(std::span<const TokenId> targets, Score* score) {
   return {};
 }
 
-// One window, whose sequences are open, in steps of at most `chunk` rows.
+// Scores one window, whose sequences are open, in steps of at most `chunk` rows.
 Status run_window(std::span<const TokenId> ids, int chunk, Score* score) {
   const int window = static_cast<int>(ids.size());
   std::vector<int> rows;
@@ -125,7 +125,7 @@ void print(const Score& score) {
       100 * score.same_best_part());
 }
 
-// Returns the options with this profile as it is by itself, in the rest as given.
+// Returns the options with this profile and its own types; all other options stay as given.
 EngineSetup with_profile(EngineSetup options, const std::string& profile) {
   const EngineSetup defaults;
   options.numerics.profile = profile;

@@ -1,4 +1,4 @@
-// sluice score: what a model says of the tokens of given texts, as a safetensors file.
+// The command `sluice score`: writes a model's scores for the tokens of given texts to a safetensors file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct Scores {
   int slots = 0, tokens_per_entry = 0;
 };
 
-// {"prompt": a text or token ids, "start": the first position that is scored}
+// Reads a line: {"prompt": a text or token ids, "start": the first position that is scored}.
 Result<Item> read_item(std::string_view line, const std::string& what, const Tokenizer* tokenizer, int vocab) {
   SLUICE_ASSIGN_OR_RETURN(const json::value value, parse_json(line, what));
   const json::object* object = value.if_object();
@@ -196,7 +196,7 @@ void add(std::vector<TensorSource>& tensors, std::string name, DType dtype, std:
                      .produce = nullptr});
 }
 
-// -1 after the entries of a row.
+// Pads the entries of each row with -1.
 void pad_entries(Scores& scores) {
   const std::int32_t width = scores.entry_counts.empty() ? 0 : *std::ranges::max_element(scores.entry_counts);
   std::size_t at = 0;

@@ -119,7 +119,7 @@ Status serve_model(const ServeOptions& options) {
   SLUICE_RETURN_IF_ERROR(check(options));
   set_log_format(options.log_format);
   ServerOptions server = server_options(options);
-  // Loading may take minutes; what is wrong here is known before.
+  // Checks these before loading, which may take minutes.
   if (const Result<ApiKeys> keys = ApiKeys::load(server.keys); !keys.ok()) return keys.status();
   SLUICE_RETURN_IF_ERROR(HttpServer::check(server.http));
   EngineSetup engine = options.engine;

@@ -156,7 +156,7 @@ Status write_report(const std::string& out, json::object summary, const std::vec
   return {};
 }
 
-// The work that the options ask for. All that can be wrong with them is found here, before it begins.
+// Returns the simulations that the options ask for. All errors in the options are found here, before any runs.
 struct Job {
   SimulatedModel model;
   CostModel cost;

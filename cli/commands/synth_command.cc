@@ -33,7 +33,7 @@ Status write_text(const std::string& path, const std::string& text) {
   return file ? Status() : internal_error(fmt::format("{}: cannot be written", path));
 }
 
-// The files that a tokenizer folder has; tokenizer.json must be there.
+// Copies the files of a tokenizer folder; tokenizer.json must be there.
 Status copy_tokenizer(const std::string& from, const std::string& to) {
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                            "generation_config.json"}) {
@@ -50,7 +50,7 @@ struct Written {
   std::size_t tensors = 0, bytes = 0;
 };
 
-// One GGUF file.
+// Writes one GGUF file.
 Result<Written> write_gguf_model(const SynthOptions& options, const ModelPlan& plan, const SynthWeights& weights) {
   std::error_code error;
   if (!is_gguf_path(options.out) || fs::exists(options.out, error)) {
@@ -67,7 +67,7 @@ Result<Written> write_gguf_model(const SynthOptions& options, const ModelPlan& p
   return written;
 }
 
-// A folder with config.json, weights and, if asked for, a tokenizer.
+// Writes a folder with config.json, weights and, if asked for, a tokenizer.
 Result<Written> write_folder(const SynthOptions& options, const std::string& config_text, const ModelPlan& plan,
                              const SynthWeights& weights) {
   const std::vector<TensorSource> sources =
@@ -90,9 +90,9 @@ Status synthesise(const SynthOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string config_text, read_text_file(config_file(options.config)));
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(config_text, config_file(options.config)));
   EngineSetup engine;
-  engine.numerics.profile = "plain";  // weights are the same in every profile, and this one asks nothing of the shapes
+  engine.numerics.profile = "plain";  // every profile has the same weights, and this one takes any shape
   SLUICE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(std::move(config), engine));
-  if (!options.tokenizer.empty()) {  // before the long part
+  if (!options.tokenizer.empty()) {  // errors in it are found before the weights are written
     SLUICE_RETURN_IF_ERROR(read_text_file(options.tokenizer + "/tokenizer.json").status());
   }
 

@@ -19,7 +19,7 @@ namespace json = boost::json;
 enum : std::int32_t { kNormal = 1, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
 struct Vocabulary {
-  std::vector<std::string> tokens, merges;  // "" where there is no token yet
+  std::vector<std::string> tokens, merges;  // tokens: "" if the id has no token yet
   std::vector<std::int32_t> types;
 
   explicit Vocabulary(int size)

@@ -29,7 +29,7 @@ namespace sluice {
 
 struct TextOptions {
   float temperature = 0.0F;    // 0: greedy
-  std::optional<float> top_p;  // none: the model's, as for the next ones
+  std::optional<float> top_p;  // nullopt: the model's default, also below
   std::optional<int> top_k;
   std::optional<float> min_p;
   std::optional<float> presence_penalty, frequency_penalty, repetition_penalty;

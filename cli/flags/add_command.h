@@ -12,7 +12,7 @@ namespace sluice {
 template <class Options>
 struct AddedCommand {
   CLI::App& command;
-  Options& options;  // as long as the command
+  Options& options;  // must live as long as the command
 };
 
 // After parsing, `run` runs it, unless it was one of its own subcommands that was given.

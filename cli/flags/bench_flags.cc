@@ -1,4 +1,4 @@
-// bench.
+// The flags of bench.
 #include <CLI/CLI.hpp>
 
 #include "cli/bench/bench_command.h"

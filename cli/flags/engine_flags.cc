@@ -10,9 +10,9 @@ namespace sluice {
 namespace {
 
 constexpr const char* kGroup = "Engine";
-constexpr std::size_t kServedPolicies = 3;  // the last one is for simulations
+constexpr std::size_t kServedPolicies = 3;  // the last policy is for simulations only
 
-// These choose the bits of answers.
+// These flags choose the bits of answers.
 void add_numerics_flags(CLI::App& command, EngineSetup& options) {
   NumericsOptions& numerics = options.numerics;
   add_flags(
@@ -52,7 +52,7 @@ void add_numerics_flags(CLI::App& command, EngineSetup& options) {
       });
 }
 
-// None of the following changes a bit of any answer.
+// None of the following flags changes a bit of any answer.
 void add_machine_flags(CLI::App& command, EngineSetup& options) {
   MachineOptions& machine = options.machine;
   add_flags(

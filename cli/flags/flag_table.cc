@@ -13,7 +13,7 @@ struct IsVector : std::false_type {};
 template <class T>
 struct IsVector<std::vector<T>> : std::true_type {};
 
-// "": none is shown.
+// Returns the default as help shows it; "" if help shows none.
 template <class T>
 std::string default_text(const T& value) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -23,7 +23,7 @@ std::string default_text(const T& value) {
   } else if constexpr (IsVector<T>::value) {
     return value.empty() ? "" : fmt::format("{}", value.front());
   } else {
-    return "";  // optional: none
+    return "";  // an optional value has no default
   }
 }
 

@@ -65,13 +65,13 @@ using FlagTarget =
                  std::optional<std::uint64_t>*, ByteTarget, SwitchTarget, ChoiceTarget>;
 
 struct FlagRules {
-  std::vector<std::string> choices = {};                // none: any
+  std::vector<std::string> choices = {};                // empty: any value
   std::map<std::string, std::string> old_names = {};    // old names of choices: accepted, and read as the new name
   std::optional<std::pair<double, double>> range = {};  // both ends are allowed
   std::optional<std::string> shown_default = {};        // in place of the target's value
   std::vector<const char*> excludes = {}, needs = {};   // flags that stand above in the table, or in an earlier one
   bool is_required = false, is_split = false;           // split: a list of texts, at commas
-  bool is_file = false;                                 // which has to be there
+  bool is_file = false;                                 // an existing file
 };
 
 struct Flag {

@@ -1,4 +1,4 @@
-// logits, score, eval, inspect, verify, kernels and synth.
+// The flags of logits, score, eval, inspect, verify, kernels and synth.
 #include <CLI/CLI.hpp>
 
 #include "cli/commands/model_commands.h"

@@ -1,4 +1,4 @@
-// simulate.
+// The flags of simulate.
 #include <CLI/CLI.hpp>
 
 #include "cli/commands/simulate_command.h"

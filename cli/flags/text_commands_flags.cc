@@ -1,4 +1,4 @@
-// serve, run and chat.
+// The flags that serve, run and chat share.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

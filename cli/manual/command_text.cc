@@ -20,7 +20,7 @@ FlagText describe_flag(const CLI::Option& option) {
   if (option.get_expected_max() > 0) {
     text.value = shown.empty() ? option.get_type_name() : shown;
   } else if (!shown.empty()) {
-    text.help += " " + shown;  // the default of one that takes no value: "[on]"
+    text.help += " " + shown;  // the default of a flag without a value: "[on]"
   }
   return text;
 }
@@ -57,7 +57,8 @@ CommandText describe(const CLI::App& app) {
       FlagText flag = describe_flag(*option);
       (flag.positional ? text.positionals : group.flags).push_back(std::move(flag));
     }
-    if (!title.empty() && !group.flags.empty()) text.groups.push_back(std::move(group));  // without a title: hidden
+    if (!title.empty() && !group.flags.empty())
+      text.groups.push_back(std::move(group));  // groups without a title are hidden
   }
   const auto of_user = [](const CLI::App* command) { return !command->get_group().empty(); };
   for (const CLI::App* command : app.get_subcommands(of_user)) {

@@ -12,7 +12,7 @@ class App;
 namespace sluice {
 
 struct FlagText {
-  std::vector<std::string> names;  // as typed, short ones first: "-p", "--prompt"; of a positional its name alone
+  std::vector<std::string> names;  // as typed, short ones first: "-p", "--prompt"; a positional has one name
   std::string value;               // "FILE", "N [64]"; empty: takes none
   std::string help;
   bool positional = false;

@@ -1,4 +1,4 @@
-// man, completion and api.
+// The commands man, completion and api.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>

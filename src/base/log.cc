@@ -85,6 +85,7 @@ bool log_enabled(LogLevel level) {
   return level >= lowest.load(std::memory_order_relaxed);
 }
 
+// The argument only selects the overload.
 std::span<const std::string_view> option_words(LogFormat /*format*/) {
   static constexpr std::string_view kWords[] = {"text", "json"};
   return kWords;

@@ -37,7 +37,7 @@ void set_log_format(LogFormat format);                             // the defaul
 struct LogField {
   std::string_view name;
   std::string value;
-  bool is_text = true;  // else a number, as JSON writes it
+  bool is_text = true;  // false: a number, as JSON writes it
 };
 void log_event(LogLevel level, std::string_view text, std::span<const LogField> fields);
 

@@ -49,7 +49,7 @@ void ProgressBar::update(std::size_t done, std::size_t total) {
                                  : fmt::format("{}  {}/s", format_bytes(static_cast<double>(done)), format_bytes(rate));
   const std::string line = fmt::format("\r{} {:3.0f} % [{}{}] {}\x1b[K", label_, part * 100, std::string(filled, '#'),
                                        std::string(kWidth - filled, '.'), amount);
-  std::fputs(line.c_str(), stderr);  // fmt::print would throw where the disk is full
+  std::fputs(line.c_str(), stderr);  // fmt::print would throw if the disk is full
   std::fflush(stderr);
 }
 

@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 struct LeadByte {
-  std::size_t length;  // length of the character, 0 if no character starts so
+  std::size_t length;  // bytes of the character; 0 if no character starts so
   unsigned char second_low, second_high;
 };
 
@@ -29,7 +29,7 @@ LeadByte classify(unsigned char byte) {
   return {0, 0, 0};
 }
 
-// The number of leading bytes that are ASCII, found eight at a time; may stop up to seven bytes short.
+// Returns the number of leading ASCII bytes, found eight at a time; it may be up to seven too low.
 std::size_t ascii_run(std::string_view text) {
   std::size_t position = 0;
   while (position + sizeof(std::uint64_t) <= text.size()) {

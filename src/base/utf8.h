@@ -20,7 +20,7 @@ struct Utf8Char {
   };
   Kind kind;
   std::size_t length;   // bytes read, at least 1
-  char32_t code_point;  // for kValid
+  char32_t code_point;  // set if kind is kValid
 };
 
 // The character at the start of `text`, which must not be empty.

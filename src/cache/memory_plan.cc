@@ -12,7 +12,7 @@ namespace sluice {
 namespace {
 
 constexpr int kTypicalTokens = 2048;
-// Alignment of the planes' arrays and of the mapping itself, and the initial state that others are copied from.
+// Bytes of alignment for the planes' arrays and the mapping, and of the initial state that others are copied from.
 std::size_t slack_bytes(const CacheLayout& layout) {
   return layout.planes.size() * 64 + 4096 + layout.open_bytes();
 }
@@ -32,10 +32,10 @@ struct Sizes {
   }
 };
 
-// The most sequences that leave `pages(s)` latent pages, of which the self-test has one.
+// Returns the most sequences that leave `pages(s)` latent pages, one of which is the self-test's.
 template <class Pages>
 int sequences_within(const Sizes& sizes, int extra, std::size_t budget, int max_seqs, const Pages& pages) {
-  int low = 0, high = max_seqs;  // the need grows with the sequences
+  int low = 0, high = max_seqs;  // bisects: more sequences need more memory
   while (low < high) {
     const int middle = low + (high - low + 1) / 2;
     const std::size_t latents = std::max(pages(static_cast<std::size_t>(middle)), std::size_t{2}) * sizes.latent_page;

@@ -1,19 +1,20 @@
 // MemoryPlan: how a budget of bytes is split between the latent pool, the window pool and the sequences' open states.
 //
 // Each running sequence has open states and steady_window_pages() window pages. The open states are the committed one,
-// one that the next row writes, and one more for each token that may be drafted. The window pool
-// also has the extra pages that one span of max_batched_tokens rows needs. So, with s sequences,
+// one that the next row writes, and one more for each token that may be drafted. The window pool also has the extra
+// pages that one span of max_batched_tokens rows needs. So, with s sequences,
 //   fixed(s) = (s + 1) * (2 + draft_tokens) * open_bytes + (s * steady + extra(max_batched_tokens) + 1) *
 //   window_page_bytes
 // where "+ 1" serves the one-token self-test, which has its own state and pages and can never fail for memory.
-// s is the largest number up to max_seqs that leaves latent pages for min(max_model_len, 2048) tokens of each sequence.
-// It may be larger, still up to max_seqs, as long as two pages of each remain and the longest sequence that fits stays
-// as long (or max_model_len). The free pages decide later how many of the s run: sequences claim pages as they grow,
-// and if none are left, a sequence is preempted. s is at least 1 (then the extra window pages give way, down to none,
-// before latents go below half of the budget). The rest goes to the latent pool. With prefix caching all of it is used,
-// and for every kLatentsPerCachedWindow latent pages the rest gives one window page to resume after (docs/dev/cache.md
-// has the reason). Without prefix caching, the latent pool gets at most what s sequences of max_model_len can fill. No
-// memory is touched before it is used, except the pools' own records of their pages (PagePool::kBytesPerPage).
+// s, at most max_seqs, is the larger of two numbers:
+//   - the most sequences that leave latent pages for min(max_model_len, 2048) tokens of each;
+//   - the most that leave two latent pages of each, if the longest sequence that fits gets no shorter by it.
+// Sequences claim pages as they grow; if none are free, a sequence is preempted. So fewer than s may run.
+// If neither rule gives 1, s is 1 and extra window pages are dropped, so that latents keep at least half the budget.
+// The rest goes to the latent pool. With prefix caching all of the rest is used, and one window page is added for every
+// kLatentsPerCachedWindow latent pages, so that cached prefixes can resume (docs/dev/cache.md). Without prefix
+// caching, the latent pool gets at most what s sequences of max_model_len can fill. No memory is touched before it is
+// used, except the pools' own records of their pages (PagePool::kBytesPerPage).
 // Used by cache, cli, engine, sim and verify.
 #pragma once
 

@@ -35,7 +35,7 @@ PrefixHit PrefixCache::lookup(const BlockChain& chain, Position known, Position 
   int resume = std::min(matched, most);
   const int wanted = resume;
   while (resume > 0 && !can_resume_behind(chain, resume)) --resume;
-  if (!geometry.has_latents) matched = resume;  // only the window pages tell what was computed before
+  if (!geometry.has_latents) matched = resume;  // without latents only window pages show what was computed
   if (resume < std::min(wanted, matched)) demand(chain[wanted - 1]);
 
   hit.resume = resume * kBlockTokens;

@@ -61,7 +61,7 @@ void SequenceState::resume(const BlockChain& chain, const PrefixHit& hit) {
   take_boundary_state();
 }
 
-// The open state at position(), the end of a block, from its pages.
+// Copies the open state at position(), the end of a block, from its pages.
 void SequenceState::take_boundary_state() {
   if (position_ == 0) return pools_->memory().write_initial_state(committed());
   const auto last = static_cast<std::size_t>(position_ / kBlockTokens - 1);
@@ -182,7 +182,7 @@ void SequenceState::discard() {
   free_tail(std::max(position_, shared_));
 }
 
-// Leaves the latent pages of positions below `end`, and the window pages of positions below position().
+// Releases the latent pages from position `end` on and the window pages from position() on.
 void SequenceState::free_tail(Position end) {
   const PageGeometry& geometry = pools_->geometry();
   const auto latents = static_cast<std::size_t>(geometry.latent_pages(end));
@@ -201,7 +201,7 @@ void SequenceState::free_tail(Position end) {
 Position SequenceState::truncate(Position p, const BlockChain* chain) {
   SLUICE_CHECK(is_open() && reserved_ == 0 && p >= 0, "a sequence is truncated between steps");
   if (p >= position_) {
-    if (p < shared_) {  // the latents of tokens that are gone
+    if (p < shared_) {  // drops shared latents of tokens that are gone
       latents_end_ = std::min(latents_end(), blocks_for(position_) * kBlockTokens);
       shared_ = std::max(position_, p / kBlockTokens * kBlockTokens);
       free_tail(shared_);
@@ -212,7 +212,7 @@ Position SequenceState::truncate(Position p, const BlockChain* chain) {
   const bool any_point = !geometry.has_windows && pools_->layout().open_bytes() == 0;
   int blocks = p / kBlockTokens;
   std::vector<WindowPage> windows;
-  // The last boundary whose window pages are held, or still cached.
+  // Returns the last boundary whose window pages are held, or still cached.
   for (; !any_point && blocks > 0; --blocks) {
     windows.clear();
     for (int b = geometry.first_window_block(blocks * kBlockTokens); geometry.has_windows && b < blocks; ++b) {
@@ -248,7 +248,8 @@ Position SequenceState::truncate(Position p, const BlockChain* chain) {
   return position_;
 }
 
-// Pages beyond those came from the prefix cache and can come from there again.
+// Returns the latent pages of computed positions. Pages beyond these came from the prefix cache and can come from it
+// again.
 std::size_t SequenceState::computed_latent_pages() const {
   return static_cast<std::size_t>(pools_->geometry().latent_pages(position_));
 }
@@ -263,7 +264,7 @@ void SequenceState::save(std::span<std::byte> bytes) const {
   pools_->memory().save(latents, window_pages_, committed(), bytes);
 }
 
-// The number of pages of blocks [begin, end) that must come from the free ones. Pages of complete blocks may be cached.
+// Returns how many pages of blocks [begin, end) must come from the free ones. Pages of complete blocks may be cached.
 template <class Page>
 int SequenceState::free_pages_needed(const Pool<Page>& pool, std::span<const BlockHash> names, int begin, int end) {
   int needed = 0;
@@ -309,7 +310,7 @@ bool SequenceState::restore(std::span<const std::byte> bytes, Position position,
   first_window_block_ = first_window;
   position_ = position;
   SLUICE_CHECK(bytes.size() == saved_bytes(), "the bytes are those of a sequence at this position");
-  const auto written = [](const auto& pool, auto pages) {  // inserted pages are there already
+  const auto written = [](const auto& pool, auto pages) {  // skips inserted pages: they hold their rows
     for (auto& page : pages) {
       if (pool.inserted(page)) page = {};
     }

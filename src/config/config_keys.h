@@ -19,7 +19,7 @@ namespace sluice {
 
 enum class KeyNull {
   kAbsent,   // the same as an absent key
-  kNone,     // none; of a flag: false
+  kNone,     // no value; for a flag false
   kRefused,  // the library fails
 };
 

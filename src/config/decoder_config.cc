@@ -27,7 +27,7 @@ void read_heads(ConfigReader& reader, ModelConfig& config) {
   if (config.head_dim % 2 != 0) reader.fail("head_dim", "an even number");
 }
 
-// layer_types: which layers have the window; 0: there is none.
+// Reads which layers have the window from layer_types; window 0 means none.
 void read_layer_types(ConfigReader& reader, const std::vector<std::string>& types, int window, DecoderConfig& decoder) {
   const std::size_t layers = decoder.windows.size();
   if (types.size() < layers) {

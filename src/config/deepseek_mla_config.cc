@@ -87,7 +87,7 @@ void read_moe(ConfigReader& reader, Routing routing, MoeConfig& moe) {
   moe.routed_scaling_factor = reader.number("routed_scaling_factor");
   moe.scoring_func = reader.text("scoring_func");
   moe.norm_topk_prob = reader.flag("norm_topk_prob");
-  if (routing == Routing::kSoftmax) {  // normalises instead of scaling, and one expert alone never
+  if (routing == Routing::kSoftmax) {  // softmax routing normalises instead of scaling, and never with one expert
     moe.norm_topk_prob = moe.norm_topk_prob && moe.num_experts_per_tok > 1;
     if (moe.norm_topk_prob) moe.routed_scaling_factor = 1.0;
   }

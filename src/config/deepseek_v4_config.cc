@@ -85,7 +85,7 @@ void read_rope_dim(JsonFields& fields, int head_dim, DeepSeekV4Config& v4) {
 }
 
 void read_hyper_connections(ConfigReader& reader, DeepSeekV4Config& v4) {
-  v4.hc_mult = reader.integer("hc_mult");  // no checkpoint has another number of streams
+  v4.hc_mult = reader.integer("hc_mult");  // the number of residual streams
   v4.hc_sinkhorn_iters = reader.integer("hc_sinkhorn_iters");
   v4.hc_eps = reader.number("hc_eps");
 }

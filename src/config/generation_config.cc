@@ -57,7 +57,7 @@ std::vector<std::string> find_unsupported(const JsonFields& fields) {
   return found;
 }
 
-// An id that stands for none.
+// Returns whether the id means that there is none.
 bool means_none(const json::value& value) {
   if (value.is_int64())
     return value.get_int64() == -1 || value.get_int64() == std::numeric_limits<std::uint32_t>::max();

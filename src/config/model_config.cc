@@ -71,7 +71,7 @@ const ModelFamily* find_family(JsonFields& fields) {
   return by_type != nullptr ? by_type : by_name;
 }
 
-// One of the names that PyTorch gives to dtypes, by itself or as the value of {"": name}. Nothing depends on it.
+// Checks a dtype: one of PyTorch's names, by itself or as the value of {"": name}. Nothing depends on it.
 std::string read_torch_dtype(JsonFields& fields) {
   constexpr auto kDtypes = std::to_array<std::string_view>(
       {"auto",        "bfloat16",        "bool",           "double",        "float",
@@ -96,7 +96,7 @@ std::string read_torch_dtype(JsonFields& fields) {
   return dtype;
 }
 
-// The ids below `key`, one or a list. Ids that no token has mean none: they become a note.
+// Reads one id or a list of ids at `key`. An id that no token has counts as absent and becomes a note.
 std::vector<std::int32_t> read_special_ids(JsonFields& fields, std::string_view key, ModelConfig& config) {
   std::vector<std::int32_t> ids;
   const boost::json::value* value = fields.find(key);
@@ -140,7 +140,7 @@ void note_unknown_keys(const ConfigReader& reader, ModelConfig& config) {
                                      fmt::join(unknown, "', '"), unknown.size() == 1 ? "it" : "them"));
 }
 
-// The failure for a checkpoint in another scheme, with a way out.
+// Returns the error for a checkpoint in another scheme, with a way out.
 Status other_quantization(const Status& failure, std::string_view method) {
   return invalid_argument(fmt::format(
       "{}; weights quantised by {} are not read: use the model's checkpoint in bf16 or in FP8 with a scale for each "
@@ -148,7 +148,7 @@ Status other_quantization(const Status& failure, std::string_view method) {
       failure.message(), method));
 }
 
-// Only DeepSeek's own scheme: e4m3 weights with a scale for each block.
+// Accepts only DeepSeek's own scheme: e4m3 weights with a scale for each block.
 Status read_quantization(const JsonFields& fields, QuantizationConfig& quantization) {
   if (!fields.has("quantization_config")) return {};
   JsonFields entry = fields.child("quantization_config");

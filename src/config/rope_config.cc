@@ -119,7 +119,7 @@ class RopeReader {
     return static_cast<int>(original);
   }
 
-  // The factor, else max_position_embeddings / original_max_position_embeddings.
+  // Returns the factor, or max_position_embeddings / original_max_position_embeddings.
   void read_factor() {
     rope_.factor = static_cast<double>(max_positions_) / rope_.original_max_position_embeddings;
     scaling_.read("factor", rope_.factor, 1e-6, kMaxFactor);

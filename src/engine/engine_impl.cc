@@ -25,7 +25,7 @@ bool has_indexers(const ModelConfig& config) {
 std::uint64_t choice_seed(std::uint64_t seed, int choice) {
   if (choice == 0) return seed;
   const auto low = static_cast<std::uint32_t>(seed), high = static_cast<std::uint32_t>(seed >> 32);
-  constexpr std::uint32_t kPurpose = 0x63686F69;  // "choi": apart from the draws of the sampler
+  constexpr std::uint32_t kPurpose = 0x63686F69;  // "choi": keeps these draws apart from the sampler's
   const PhiloxCounter words = philox4x32({static_cast<std::uint32_t>(choice), 0, 0, kPurpose}, {low, high});
   return (std::uint64_t{words[1]} << 32) | words[0];
 }
@@ -145,7 +145,7 @@ Result<RequestId> EngineImpl::submit(Request request) {
   Arrival arrival;
   arrival.prompt = std::move(request.prompt);
   arrival.on_output = std::move(request.on_output);
-  arrival.options = share(std::move(request));  // constant from here on
+  arrival.options = share(std::move(request));  // the request is constant from here on
   RequestId id = 0;
   {
     const MutexLock lock(mutex_);
@@ -214,7 +214,7 @@ bool EngineImpl::reset_prefix_cache(double seconds) {
 }
 
 bool EngineImpl::snapshot(double seconds, EngineSnapshot* snapshot) {
-  const auto found = std::make_shared<EngineSnapshot>();  // the task may run when the caller no longer waits
+  const auto found = std::make_shared<EngineSnapshot>();  // shared: the task may run after the caller stopped waiting
   if (!run_task([this, found] { *found = stepper_.snapshot(); }, seconds)) return false;
   *snapshot = std::move(*found);
   return true;

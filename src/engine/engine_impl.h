@@ -168,7 +168,7 @@ class EngineImpl final : public Engine {
   std::vector<std::shared_ptr<Task>> taken_tasks_;
   std::unordered_map<RequestId, PendingRequest> pending_;  // only looked up, never iterated on the way to a plan
   std::uint64_t generated_tokens_ = 0, finished_requests_ = 0, cancelled_requests_ = 0;
-  bool made_token_ = false;  // since the last publish_stats
+  bool made_token_ = false;  // a token was made since the last publish_stats()
   StepCounts step_counts_;
   SentStep sent_;                // the step whose tokens are on their way
   Clock::time_point stepped_{};  // the end of the last step, if the next one follows it at once

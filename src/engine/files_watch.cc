@@ -16,7 +16,7 @@ void EngineImpl::watch_files() {
     lock.unlock();
     const Status status = files->look();
     lock.lock();
-    if (status.ok() || files != files_ || !changed_.ok()) continue;  // others are served meanwhile
+    if (status.ok() || files != files_ || !changed_.ok()) continue;  // sound, replaced meanwhile, or known
     changed_ = status;
     wake_.notify_one();
   }

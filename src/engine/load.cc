@@ -51,7 +51,7 @@ void log_load(const LoadReport& report, const Model& model, const std::string& f
   }
 }
 
-// A device whose steps never wait for tokens would have no use for it.
+// Returns whether the MTP layer drafts. A device whose steps never wait for tokens has no use for it.
 Result<bool> resolve_mtp(const EngineSetup& options) {
   const Speculative kind = options.speculation.speculative;
   if (kind != Speculative::kAuto) return kind == Speculative::kMtp;
@@ -108,7 +108,7 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
     }
   }
   if (options.scheduler.max_num_batched_tokens == 0 && options.scheduler.enable_chunked_prefill) {
-    // It may fail if the cache is too small for the rows, and then there is nothing to bound.
+    // The step may fail if the cache is too small for the rows; then there is nothing to bound.
     if (const auto step = measure_step(*runner); step.ok()) {
       runner->set_step_rows(step->rows);
       log_info("a step of {} rows takes about {:.2f} s (--max-num-batched-tokens)", step->rows, step->seconds);

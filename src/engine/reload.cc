@@ -83,7 +83,7 @@ Result<std::string> EngineImpl::reload_weights(const std::string& given, ReloadM
   swap->version = report.weights_version;
   swap->aborts = mode == ReloadMode::kAbort;
   MutexLock lock(mutex_);
-  if (!broken_.ok() && changed_.ok()) return broken_;  // a changed file of the old model is mended by the swap
+  if (!broken_.ok() && changed_.ok()) return broken_;  // if only a file has changed, the swap mends that
   swap_ = swap;
   wake_.notify_one();
   task_done_.wait(lock, [&]() SLUICE_REQUIRES(mutex_) { return swap->done || stop_; });
@@ -117,11 +117,10 @@ void EngineImpl::swap_model() {
     while (!pending_.empty()) cancel_now({pending_.begin()->first, kAllChoices});
   }
   if (!pending_.empty() || !stepper_.idle() || stepper_.outstanding()) return;
-  // A sound file that has the old one's bytes has its version, too: nothing that was computed since may be found under
-  // it.
+  // If a file was changed, pages computed since may hold wrong values. A reload of the same bytes has the same version
+  // and would find them.
   if (!health().ok()) runner_->prefix_cache().reset();
-  swap->model =
-      runner_->replace_model(std::move(swap->model), swap->version);  // the old one goes where it was asked for
+  swap->model = runner_->replace_model(std::move(swap->model), swap->version);  // the caller gets the old model
   {
     const MutexLock lock(mutex_);
     version_ = std::make_shared<std::string>(swap->version);

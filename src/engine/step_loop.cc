@@ -76,7 +76,7 @@ void EngineImpl::arrive(Arrival arrival) {
     pending.prompt_logprobs->start = std::max(1, options.prompt_logprobs_start);
   }
   if (options.max_tokens == 0 && options.prompt_logprobs < 0 && !options.exports()) {
-    const int n = options.n;  // the last one ends the request
+    const int n = options.n;  // the last choice ends `pending`
     for (int choice = 0; choice < n; ++choice) end_choice(pending, choice, ending(FinishReason::kLength));
     return;
   }
@@ -106,19 +106,19 @@ void EngineImpl::begin_again(SequenceId first, int choice) {
 
 void EngineImpl::cancel_now(const Cancel& cancel) {
   const auto held = std::ranges::find(held_, cancel.id, &Arrival::id);
-  if (held != held_.end()) {  // it has not begun, and so it begins with nothing computed
+  if (held != held_.end()) {  // begins it, with nothing computed, to end it below
     arrive(std::move(*held));
     held_.erase(held);
   }
   const auto found = pending_.find(cancel.id);
-  if (found == pending_.end()) return;  // unknown, or finished meanwhile
+  if (found == pending_.end()) return;  // the id is unknown, or finished meanwhile
   PendingRequest& pending = found->second;
   const int n = pending.options->n;
   if (cancel.choice != kAllChoices) {
     if (cancel.choice >= 0 && cancel.choice < n) cancel_choice(pending, cancel.choice);
     return;
   }
-  // The last one first: choice 0 may be computing the prompt for the others.
+  // Ends the last choice first: choice 0 may be computing the prompt for the others.
   for (int choice = n - 1; choice >= 0 && pending_.contains(cancel.id); --choice) cancel_choice(pending, choice);
 }
 
@@ -126,7 +126,7 @@ void EngineImpl::cancel_choice(PendingRequest& pending, int choice) {
   const auto index = static_cast<std::size_t>(choice);
   if (pending.ended[index]) return;
   if (!pending.choices[index]) return end_choice(pending, choice, ending(FinishReason::kCancelled));
-  // The others wait for this one's prompt: they begin by themselves.
+  // The other choices wait for this one's prompt; now they begin by themselves.
   if (choice == 0) {
     for (int other = 1; other < pending.options->n; ++other) {
       const auto o = static_cast<std::size_t>(other);
@@ -139,13 +139,13 @@ void EngineImpl::cancel_choice(PendingRequest& pending, int choice) {
 // Choices that have not begun are not paused.
 void EngineImpl::pause_now(const Pause& pause) {
   const auto found = pending_.find(pause.id);
-  if (found == pending_.end()) return;  // unknown, finished meanwhile, or not begun
+  if (found == pending_.end()) return;  // the id is unknown, finished meanwhile, or not begun
   for (const SequenceId id : found->second.choices) {
     if (id) stepper_.set_paused(id, pause.paused);
   }
 }
 
-// `work`: processor time of this thread, of which other programs take no part.
+// `work`: processor time of this thread, which excludes other programs.
 void EngineImpl::count_step(Clock::duration time, double work) {
   const double seconds = std::chrono::duration<double>(time).count();
   const auto bucket = [](const auto& bounds, double value) {
@@ -153,12 +153,12 @@ void EngineImpl::count_step(Clock::duration time, double work) {
   };
   ++step_counts_.by_seconds[bucket(StepCounts::kSeconds, seconds)];
   step_counts_.seconds += seconds;
-  if (!asynchronous_) stepper_.took(runner_->computes_later() ? seconds : work);  // else: step()
+  if (!asynchronous_) stepper_.took(runner_->computes_later() ? seconds : work);  // asynchronous: step() reports it
   ++step_counts_.by_rows[bucket(StepCounts::kRows, stepper_.plan().rows)];
   step_counts_.rows += static_cast<std::uint64_t>(stepper_.plan().rows);
 }
 
-// One token of a sequence of its own, whose state and pages are kept back for it.
+// Computes one token of a sequence whose state and pages are kept for this test.
 void EngineImpl::run_self_test() {
   constexpr TokenId kId = 0;
   constexpr int kRow = 0;
@@ -167,7 +167,7 @@ void EngineImpl::run_self_test() {
   const StepSpan span{.sequence = *state, .ids = {&kId, 1}, .logit_rows = {&kRow, 1}};
   const Status status = runner_->run_step({&span, 1});
   SLUICE_CHECK(status.code() != StatusCode::kResourceExhausted, "pages are kept for the self-test");
-  if (status.ok()) std::ignore = runner_->logits();  // waits
+  if (status.ok()) std::ignore = runner_->logits();  // waits for the device
   runner_->close(*state);
   made_token_ = status.ok() && runner_->device_status().ok();
 }
@@ -251,13 +251,13 @@ void EngineImpl::deliver_all() {
   std::move(step).end();
 }
 
-// Callbacks may end sequences.
+// A callback may end sequences.
 void EngineImpl::deliver_all(std::span<const DrawnToken> taken) {
   if (const Status works = runner_->device_status(); !works.ok()) {
     log_error("the device failed: {}; restart the program to go on", works.message());
     return fail_all(works);
   }
-  if (!files_are_sound()) return notice_files();  // after the step was computed, and before anybody hears of it
+  if (!files_are_sound()) return notice_files();  // before a token is delivered
   for (const DrawnToken& drawn : taken) {
     if (drawn.id) deliver(drawn);
   }
@@ -338,7 +338,7 @@ void EngineImpl::fail_all(const Status& status) {
     for (int left = pending.unfinished, choice = pending.options->n - 1; left > 0; --choice) {
       const auto index = static_cast<std::size_t>(choice);
       if (pending.ended[index]) continue;
-      --left;  // the last one ends the request
+      --left;  // the last choice ends `pending`
       if (pending.choices[index]) {
         finish(pending.choices[index], ending(FinishReason::kError, status));
       } else {

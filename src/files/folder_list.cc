@@ -89,13 +89,13 @@ std::string with_folder(std::string_view text, const std::string& folder) {
   return out;
 }
 
-// True for files that a training leaves next to its weights.
+// Returns whether a file is one that a training leaves next to its weights.
 bool is_of_training(std::string_view name) {
   return name == "training_args.bin" || name.starts_with("optimizer") || name.starts_with("scheduler") ||
          name.starts_with("rng_state");
 }
 
-// A folder in it that looks like a model; "" for none.
+// Returns a folder in it that looks like a model; "" if there is none.
 std::string model_below(const std::string& folder, const FolderList& list) {
   for (const std::string& below : list.folders) {
     std::error_code error;

@@ -26,7 +26,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// "~/x" and "$NAME/x" are what the library takes them for.
+// Expands "~/x" and "$NAME/x" as the library does.
 std::string expanded(std::string path) {
   if (path == "~" || path.starts_with("~/")) path = variable("HOME") + path.substr(1);
   if (path.starts_with('$')) {
@@ -49,7 +49,7 @@ fs::path plain_path(const std::string& folder) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-// The folder of the model, of itself or of its "snapshots".
+// Returns the folder of the model, given that folder or its "snapshots".
 fs::path model_folder(const std::string& folder) {
   std::error_code error;
   fs::path absolute = fs::absolute(folder, error);

@@ -130,16 +130,16 @@ class ValueBuilder {
   const bool of_python_;
   json::value_stack stack_;
   std::vector<std::unordered_set<std::string>> keys_;  // the keys of the objects that are open
-  std::string key_;                                    // the parts so far
-  std::string number_;                                 // the parts so far
+  std::string key_;                                    // what was read of it so far
+  std::string number_;                                 // what was read of it so far
   std::string complaint_;
 };
 
 // A text of Python's as RFC 8259 has it, and how to find a place of it in the source.
 struct StandardText {
   struct Shift {
-    std::size_t from;       // in `text`
-    std::ptrdiff_t longer;  // `text` up to there than the source
+    std::size_t from;       // offset in `text`
+    std::ptrdiff_t longer;  // by how much `text` up to there is longer than the source
   };
   std::string text;
   std::vector<Shift> shifts;
@@ -163,7 +163,7 @@ struct StandardText {
   }
 };
 
-// The code unit of an escape \uXXXX at `at`, or -1.
+// Returns the code unit of an escape \uXXXX at `at`, or -1.
 int escaped_unit(std::string_view text, std::size_t at) {
   if (text.substr(at, 2) != "\\u" || at + 6 > text.size()) return -1;
   int unit = -1;
@@ -217,7 +217,8 @@ StandardText standard_text(std::string_view source) {
   return to;
 }
 
-// "what: line L, column C: complaint". Columns count characters, so UTF-8 continuation bytes do not count.
+// Makes the message "what: line L, column C: complaint". Columns count characters, so UTF-8 continuation bytes do not
+// count.
 Status error_at(std::string_view text, std::size_t offset, std::string_view what, std::string_view complaint) {
   std::size_t line = 1;
   std::size_t column = 1;
@@ -246,10 +247,10 @@ std::string syntax_complaint(const json::error_code& error, std::string_view tex
   return fmt::format("invalid JSON ({}): {}", error.message(), found_at(text, offset));
 }
 
-// The digits of a finite number's shortest form, d.ddd x 10^exponent.
+// A finite number in its shortest decimal form, d.ddd x 10^exponent.
 struct Decimal {
   bool negative = false;
-  std::string digits;  // at least one, no point
+  std::string digits;  // at least one digit, no point
   int exponent = 0;
 };
 
@@ -272,7 +273,7 @@ Decimal shortest_decimal(double number) {
 struct DumpStyle {
   std::string_view item_separator;
   std::string_view key_separator;
-  bool python_non_finite;  // NaN and Infinity instead of null
+  bool python_non_finite;  // writes NaN and Infinity as Python does, not null
 };
 
 void append_double(std::string& out, double number, const DumpStyle& style) {
@@ -437,7 +438,7 @@ std::string describe_json(const json::value* value) {
   std::string text = dump_json_python(*value);
   if (text.size() <= kMaxShown) return text;
   std::size_t end = kMaxShown;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // not inside a character
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // does not cut a character
   return text.substr(0, end) + "...";
 }
 

@@ -27,7 +27,7 @@ class MadeTensors {
     std::string name;
     DType dtype = DType::kF32;
     std::vector<std::int64_t> shape;
-    std::string same_as = {};  // not empty: it has the bytes, and the place, of this one, which is listed, too
+    std::string same_as = {};  // if set: the listed tensor whose bytes and place this one has
   };
   // Writes the bytes [offset, offset + to.size()) of tensor `spec`, whole elements. Called from several threads.
   using Make = std::function<void(std::size_t spec, std::size_t offset, std::span<std::byte> to)>;

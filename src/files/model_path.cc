@@ -43,7 +43,7 @@ bool is_companion(std::string_view name) {
   return lower.find("mmproj") != std::string::npos || lower.find("imatrix") != std::string::npos;
 }
 
-// "x-00002-of-00003.gguf": a file that is opened by way of the first.
+// Returns whether a name is like "x-00002-of-00003.gguf": such a file is opened by way of the first.
 bool is_later_part(std::string_view name) {
   const std::size_t of = name.rfind("-of-");
   if (of == std::string_view::npos || of < 6) return false;
@@ -52,7 +52,7 @@ bool is_later_part(std::string_view name) {
          std::ranges::all_of(part.substr(1), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// The GGUF models in a folder, else in the folders below it that are no models themselves.
+// Lists the GGUF models in a folder, else those in the folders below it that are no models themselves.
 std::vector<std::string> gguf_models(const std::string& folder, bool below = true) {
   const Result<FolderList> list = list_folder(folder);
   std::vector<std::string> models;
@@ -80,7 +80,7 @@ Result<std::string> find_in_folder(const std::string& given, const std::string& 
         fmt::format("model {}: expected one model in the folder, found {} GGUF files; name one of them: {}", given,
                     models.size(), fmt::join(models, ", ")));
   }
-  if (has_config) return folder;  // opening it says what lies there instead of weights
+  if (has_config) return folder;  // opening the folder reports what it has instead of weights
   return wrong(given, explain_folder(folder));
 }
 
@@ -105,7 +105,7 @@ Result<std::string> find_file(const std::string& given, ModelUse use) {
   return wrong(given, "found another file");
 }
 
-// "https://huggingface.co/org/name/tree/main" has the id "org/name".
+// Returns the id in a URL: "https://huggingface.co/org/name/tree/main" has "org/name".
 std::string id_of_url(std::string_view url) {
   for (const std::string_view host : {"huggingface.co/", "hf.co/"}) {
     const std::size_t at = url.find(host);

@@ -22,7 +22,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxDimensions = 16;
-constexpr std::byte kNoData{};  // what the empty tensor of an empty file points to
+constexpr std::byte kNoData{};  // tensors of an empty payload point here
 
 std::optional<std::uint64_t> as_size(const json::value& value) {
   if (value.is_uint64()) return value.get_uint64();

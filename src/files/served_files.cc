@@ -100,7 +100,7 @@ Status ServedFiles::judge_bytes(Entry& entry, const FileIdentity& now) {
     if (!(entry.same ? entry.same() : checksum(file.bytes()) == *sum) || file.lost()) {
       return changed(entry, "its bytes are others");
     }
-    if (now == entry.identity && !entry.written) return {};  // the second comparison
+    if (now == entry.identity && !entry.written) return {};  // the second comparison of identities
     log_info("weights: {}: its times, its links or its mode have changed, its bytes have not", file.path());
     entry.compare_at = Clock::now() + kSettles;
   } else {

@@ -54,9 +54,9 @@ class ServedFiles {
     std::shared_ptr<const FileMapping> file;
     std::function<bool()> same;
     FileIdentity identity;                  // the last one that was found to be of the same bytes
-    bool written = false, touched = false;  // by the events that no comparison has judged yet
+    bool written = false, touched = false;  // by events that no comparison has judged yet
     Clock::time_point compare_at{};         // a second comparison; unset: none
-    bool renamed = false;                   // it was said that its name means another file
+    bool renamed = false;                   // it was logged that its name means another file
   };
 
   Status check_all(bool compares) SLUICE_REQUIRES(mutex_);

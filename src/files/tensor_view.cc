@@ -33,7 +33,7 @@ Result<std::size_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& s
     }
   }
   const DTypeBlock block = dtype_block(dtype);
-  std::int64_t bits = 0;  // in that many whole blocks: 2^60 bytes are the limit
+  std::int64_t bits = 0;  // bits of all blocks; the limit is 2^60 bytes
   if (__builtin_mul_overflow(elements, std::int64_t{block.bytes} * 8, &bits)) {
     return invalid_argument(fmt::format("shape {}: the number of bits exceeds 2^63", shape_text(shape)));
   }

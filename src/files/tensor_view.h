@@ -33,9 +33,9 @@ struct TensorView {
   // Aligned for the dtype (a tensor that its file does not align is copied on opening); never null, even if bytes is 0.
   // Not to be used if `rows` is set: the bytes are then not this tensor's, or not in this order.
   const std::byte* data = nullptr;
-  std::size_t bytes = 0;             // as stored
+  std::size_t bytes = 0;             // bytes as stored
   std::string_view file = {};        // the file's name without its folder, for messages
-  const TensorRows* rows = nullptr;  // not null: the only way to read it
+  const TensorRows* rows = nullptr;  // if set, the only way to read the tensor
 
   std::int64_t elements() const;
   std::int64_t row_length() const { return shape.empty() ? 1 : shape.back(); }

@@ -92,7 +92,7 @@ Result<WeightFiles> files_of_index(const std::string& folder) {
 
 // A file's name, read as that of a shard: NAME-00002-of-00005.safetensors is part 2 of 5.
 struct Shard {
-  std::string stem;  // the name without part and ending, in every other case the whole name
+  std::string stem;  // for shards the name without part and ending, else the whole name
   int part = 0, parts = 0;
 };
 
@@ -116,7 +116,7 @@ Shard shard_of(std::string_view path) {
 
 // The files of one model: all its shards, or one file.
 struct Set {
-  int parts = 0;  // 0: one file
+  int parts = 0;  // 0: the model is one file
   std::map<int, std::string> files;
 
   std::vector<std::string> names() const {
@@ -225,7 +225,7 @@ Result<std::string> check_adapter(const std::string& folder) {
 Result<WeightFiles> find_weight_files(const std::string& folder) {
   SLUICE_ASSIGN_OR_RETURN(const bool exists, path_exists(folder));
   if (!exists) return not_found(fmt::format("{}: there is no such folder", folder));
-  const auto there = [](const std::string& path) -> Result<bool> {  // also a link that leads nowhere, to be named
+  const auto there = [](const std::string& path) -> Result<bool> {  // also true for a broken link
     std::error_code error;
     if (fs::is_symlink(path, error)) return true;
     return path_exists(path);

@@ -19,7 +19,7 @@ struct WeightFiles {
   std::vector<std::string> names;                      // relative to the folder, in the order in which they are opened
   std::string index = {};                              // the path of the index; "": there is none
   std::map<std::string, std::string> weight_map = {};  // the index: tensor -> file
-  std::string note = {};                               // for the user
+  std::string note = {};                               // a note for the user
 };
 
 // Fails with what lies there instead, or which shard is missing. Refuses an adapter next to the weights, which would be

@@ -27,8 +27,8 @@ struct CallMarkup {
 // An answer's markup: how it calls, and where it reasons. No constraint looks into text that its parser takes for
 // reasoning, and the other way round.
 struct AnswerMarkup {
-  const CallMarkup* calls = nullptr;  // null: it calls nothing
-  bool may_open_reasoning = false;    // it may begin with <think> by itself
+  const CallMarkup* calls = nullptr;  // null: the model calls nothing
+  bool may_open_reasoning = false;    // the answer may begin with <think> by itself
   bool reads_reasoning = true;        // false: what follows a prompt that has opened reasoning is content all the same
 };
 

@@ -18,7 +18,7 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kThink = "<think>", kThinkEnd = "</think>";
-constexpr std::array<std::uint8_t, 4> kSpace = {' ', '\t', '\r', '\n'};  // as parsers of answers have it
+constexpr std::array<std::uint8_t, 4> kSpace = {' ', '\t', '\r', '\n'};  // the white space that parsers of answers skip
 constexpr std::size_t kMaxNameBytes = 256;
 
 // The texts that begin with white space and then `text`.
@@ -183,7 +183,7 @@ class CallNetwork {
   const CallMarkup& markup_;
   NetworkBuilder builder_;
   JsonText text_, answer_text_;
-  std::map<std::string, std::int32_t> arguments_;  // by schema
+  std::map<std::string, std::int32_t> arguments_;  // states of arguments, by schema
   std::int32_t names_ = -1;
 };
 

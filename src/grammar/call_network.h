@@ -28,7 +28,7 @@ struct CallGrammar {
     bool operator==(const Tool&) const = default;
   };
   const CallMarkup* markup = nullptr;
-  std::vector<Tool> tools = {};  // not empty
+  std::vector<Tool> tools = {};  // at least one tool
   bool forced = false;
   bool parallel = true;         // more than one call
   bool may_think = false;       // <think>...</think> may stand before it all

@@ -32,9 +32,9 @@ class GbnfCompiler {
   }
 
  private:
-  static constexpr std::size_t kMostInlined = 4'000;     // states of an automaton
-  static constexpr std::size_t kMostNfaStates = 20'000;  // on the way to it
-  static constexpr std::size_t kMostSpent = 2'000'000;   // such states in all; the rest stays as it is written
+  static constexpr std::size_t kMostInlined = 4'000;     // largest automaton that is inlined
+  static constexpr std::size_t kMostNfaStates = 20'000;  // most NFA states to build it
+  static constexpr std::size_t kMostSpent = 2'000'000;   // NFA states in all; further rules stay calls
 
   static std::size_t at(int rule) { return static_cast<std::size_t>(rule); }
   const Expression& body(int rule) const { return grammar_.rules[at(rule)].body; }
@@ -77,7 +77,7 @@ class GbnfCompiler {
     return regular;
   }
 
-  // Rules in it are replaced by their automata.
+  // Rules in the part are replaced by their automata.
   std::int32_t append(Nfa& nfa, const Expression& e, std::int32_t from) const {
     if (nfa.states().size() > kMostNfaStates) return from;
     switch (e.kind) {
@@ -173,13 +173,13 @@ class GbnfCompiler {
         }
         return out;
       }
-      default:  // an automaton of its own, above
+      default:  // handled above: it has an automaton
         return from;
     }
   }
 
   std::int32_t append_sequence(const Expression& e, std::int32_t from) {
-    std::vector<const Expression*> regular;  // neighbours
+    std::vector<const Expression*> regular;  // neighbours without calls
     const auto flush = [&] {
       Expression all{.kind = Expression::Kind::kSequence};
       for (const Expression* part : regular) all.parts.push_back(*part);

@@ -116,7 +116,7 @@ class GbnfParser {
     return out;
   }
 
-  // nullopt: none begins here.
+  // Reads one atom of the grammar; nullopt if none begins here.
   std::optional<Expression> atom() {
     if (take('"')) return literal();
     if (take('[')) return bracket();

@@ -91,7 +91,7 @@ struct MacroNode {
   int line = 0;
   std::vector<int> parameters;  // name ids
   std::vector<std::string> parameter_names;
-  std::vector<ExprPtr> defaults;  // for the last parameters
+  std::vector<ExprPtr> defaults;  // defaults of the last parameters
   bool uses_caller = false;
   bool uses_kwargs = false;
   bool uses_varargs = false;

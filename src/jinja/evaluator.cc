@@ -57,7 +57,7 @@ Value Evaluator::evaluate_node(const Expr& expr) {
     case ExprKind::kName:
       return evaluate_name(expr);
     case ExprKind::kNamespaceRef:
-      break;  // only ever a target
+      break;  // a target is never evaluated
     case ExprKind::kAttribute: {
       const Value value = operand(0);
       return run_.failed() ? Value() : attribute(run_, value, expr.name);

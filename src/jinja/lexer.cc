@@ -140,7 +140,7 @@ class Lexer {
   }
 
   void lex_tag(bool is_variable) {
-    std::string open;  // the closing brackets that are expected
+    std::string open;  // expected closing brackets
     while (status_.ok()) {
       if (rest_.empty()) return fail(std::string("a tag is not closed; expected '") + (is_variable ? "}}'" : "%}'"));
       if (open.empty()) {
@@ -339,7 +339,7 @@ class Lexer {
   std::string source_;
   std::string_view rest_;
   int line_ = 1;
-  bool line_starting_ = true;  // the last tag's end took a newline along, or there is no tag yet
+  bool line_starting_ = true;  // the text begins a line: after a trimmed newline, or at the start
   std::vector<Token> tokens_;
   Status status_;
 };

@@ -173,7 +173,7 @@ class StatementParser {
 
   void parse_macro_body(MacroNode& macro, std::string_view end) {
     expressions_.open_macros().push_back(&macro);
-    const int loops = std::exchange(loops_, 0);  // a break would have to leave the macro
+    const int loops = std::exchange(loops_, 0);  // a break cannot leave the macro
     macro.body = parse_block_to(end);
     loops_ = loops;
     expressions_.open_macros().pop_back();
@@ -262,7 +262,7 @@ class StatementParser {
   NameTable names_;
   ExpressionParser expressions_;
   int depth_ = 0;  // the number of bodies within each other
-  int loops_ = 0;  // around this statement, within its macro
+  int loops_ = 0;  // loops around this statement, within its macro
 };
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace sluice::jinja {
 
-inline constexpr int kMaxTreeDepth = 200;  // for statements within each other, and for an expression
+inline constexpr int kMaxTreeDepth = 200;  // for nested statements, and for an expression
 inline constexpr std::size_t kMaxTemplateBytes = 1U << 20U;
 
 // Errors name the line: "line 3: expected 'endif', found the end of the template".

@@ -21,7 +21,7 @@ std::string to_text(Int number);
 struct JsonForm {
   bool ensure_ascii = false;
   bool sort_keys = false;
-  bool has_indent = false;  // one item a line
+  bool has_indent = false;  // writes one item a line
   std::string indent = {};
   std::string item_separator = ", ";
   std::string key_separator = ": ";

@@ -116,7 +116,7 @@ Evaluator::Flow Evaluator::execute_for(const Stmt& stmt) {
     if (flow == Flow::kNext) completed_one = true;
   }
   loop->source = loop->accepts ? run_.list(std::exchange(loop->accepted, {})).sequence() : loop->source;
-  loop->accepts = nullptr;  // it refers to this scope
+  loop->accepts = nullptr;  // the closure refers to this scope
   if (run_.failed()) return Flow::kBreak;
   if (completed_one || stmt.bodies.size() < 2) return Flow::kNext;
   const ScopeGuard scope(*this);

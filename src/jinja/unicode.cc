@@ -59,7 +59,7 @@ char32_t to_title(char32_t c) {
   return static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c)));
 }
 
-constexpr char32_t kSharpS = 0xDF;  // whose capital is two letters
+constexpr char32_t kSharpS = 0xDF;  // its capital is two letters
 
 utf8proc_category_t category(char32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));

@@ -62,7 +62,7 @@ struct Text {
   Text(Meter* meter, MarkedText text, bool has_marks);
 
   std::string bytes;
-  std::vector<ByteRange> clients;  // as MarkedText has them
+  std::vector<ByteRange> clients;  // see MarkedText
   bool has_marks;                  // false: made by an operation that does not tell where its bytes are from (marks.h)
   bool is_safe = false;            // markupsafe's Markup: what is added to it is escaped (safe_text.h)
   std::size_t length;              // in code points
@@ -188,7 +188,7 @@ struct Dict {
 
   Entries entries;  // in the order of their insertion
   int depth;
-  bool has_client;  // as a sequence's
+  bool has_client;  // same as for a sequence
   Charge charge;
 };
 
@@ -235,9 +235,9 @@ struct Loop {
   std::size_t size();
 
   std::shared_ptr<const Sequence> source;
-  std::function<bool(const Value&)> accepts = {};  // none: all
+  std::function<bool(const Value&)> accepts = {};  // null: accepts all
   std::vector<Value> accepted = {};                // with a filter: the items so far
-  std::size_t next_source = 0;                     // with a filter: where to look for the next
+  std::size_t next_source = 0;                     // with a filter: index of the next item to test
   std::size_t index0 = 0;
   std::vector<Value> last_changed = {};
   bool has_changed = false;

@@ -101,7 +101,7 @@ HttpEvents AnswerReader::events(std::function<void(AnswerRecord)> ended) {
 }
 
 void AnswerReader::fail(Failure failure, std::string reason) {
-  if (record_.failure != Failure::kNone) return;  // the first is the cause
+  if (record_.failure != Failure::kNone) return;  // the first failure is the cause
   record_.failure = failure;
   record_.reason = std::move(reason);
 }

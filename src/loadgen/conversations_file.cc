@@ -20,8 +20,8 @@ struct Message {
 // A turn: what stands before its user's message was said in `before`, another turn, or in `lead`.
 struct Turn {
   int before = -1;            // the turn whose messages and answer come first; -1: none
-  std::vector<Message> lead;  // the user's message, with what the file has of a system prompt before it
-  std::string answer;         // the server's
+  std::vector<Message> lead;  // the user's message, after a system prompt if the file has one
+  std::string answer;         // the server's answer
 };
 
 class ConversationPrompts : public LoadPrompts {

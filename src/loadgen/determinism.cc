@@ -22,7 +22,7 @@ class ReversedPrompts : public LoadPrompts {
   const LoadPlan& plan_;
 };
 
-using Answers = std::vector<AnswerRecord>;  // by request
+using Answers = std::vector<AnswerRecord>;  // answers by request
 
 Answers by_request(LoadRun run, std::size_t count, bool reversed) {
   Answers answers(count);
@@ -44,7 +44,7 @@ DeterminismReport check_determinism(HttpClient& client, LoadPlan& plan, BodyOpti
   LoadPlan reversed;
   reversed.trace = plan.trace;
   std::reverse(reversed.trace.requests.begin(), reversed.trace.requests.end());
-  for (TraceRequest& request : reversed.trace.requests) request.after = -1;  // what came before was answered above
+  for (TraceRequest& request : reversed.trace.requests) request.after = -1;  // the earlier turns were answered above
   reversed.prompts = std::make_unique<ReversedPrompts>(plan);
 
   const auto ask = [&](LoadPlan& asked, bool stream, int at_a_time) {

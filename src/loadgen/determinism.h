@@ -16,11 +16,11 @@
 namespace sluice {
 
 struct DeterminismReport {
-  int requests = 0;                   // that were compared: all three answers ended well
+  int requests = 0;                   // compared requests: all three answers ended well
   int failed = 0;                     // requests of which one or more did not
   std::string failure;                // the failure of one of them
   int different_answers = 0;          // texts differ between any two of the three
-  int different_logprobs = 0;         // the same for log-probabilities
+  int different_logprobs = 0;         // requests with different log-probabilities
   bool logprobs_known = false;        // the server gave any
   StreamFaults faults;                // counts over streams whose text is not the whole one
   std::vector<std::size_t> examples;  // requests that differ, the first ten

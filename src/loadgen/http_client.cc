@@ -93,16 +93,16 @@ struct Connection {
   beast::tcp_stream stream;
   beast::flat_buffer buffer;
   std::unique_ptr<TlsStream> tls;
-  std::string out, plain;  // for TLS: to be sent; just received
+  std::string out, plain;  // for TLS: bytes to send; plain bytes just received
   bool shaking_hands = false;
-  bool used = false;  // an answer came over it
+  bool used = false;  // an answer came over this connection
 };
 
 // The end of one attempt.
 struct Outcome {
   CallEnd end = CallEnd::kWhole;
   std::string reason;
-  bool began = false;  // a byte of an answer was there
+  bool began = false;  // a byte of the answer has come
   bool keep = false;   // the connection may be used again
 };
 

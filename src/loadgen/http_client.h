@@ -36,7 +36,7 @@ enum class CallEnd {
   kBroken,     // the connection ended before the answer did
   kMalformed,  // what came is not HTTP
   kTimeout,    // the time of the request was over
-  kGivenUp,    // by stop()
+  kGivenUp,    // stop() ended the call
 };
 
 struct HttpEvents {
@@ -46,7 +46,7 @@ struct HttpEvents {
 };
 
 struct HttpClientOptions {
-  double timeout_seconds = 3600;  // from sending to the end of the answer
+  double timeout_seconds = 3600;  // time from sending to the end of the answer
   // For https: a file in PEM with the certificates to trust, "": those that the system trusts; or whether to trust all.
   std::string authorities = {};
   bool trust_all = false;

@@ -17,7 +17,7 @@ namespace sluice {
 
 struct SentRequest {
   std::size_t request = 0;          // index in the plan
-  LoadClock::time_point due, sent;  // when the trace wants it, when it was handed to the network
+  LoadClock::time_point due, sent;  // when the trace wants the request; when the network got it
   int asked_tokens = 0;             // max_tokens
   AnswerRecord answer;
 };

@@ -16,7 +16,7 @@ struct PlainTraceOptions {
   int shared_prefix = 0;          // tokens at the beginning that requests have in common; a multiple of 16 is used
   int prefixes = 1;               // different ones, drawn for each request
   double rate = 1;                // requests a second
-  int burst = 1;                  // that arrive at the same time; bursts come at rate / burst
+  int burst = 1;                  // requests that arrive together; bursts come at rate / burst
   std::uint64_t seed = 0;
 };
 

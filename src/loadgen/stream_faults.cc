@@ -15,8 +15,8 @@ StreamFaults& StreamFaults::operator+=(const StreamFaults& other) {
 
 StreamFaults find_stream_faults(std::string_view text, const std::vector<std::string>& pieces) {
   StreamFaults faults;
-  std::vector<std::string_view> missing;  // stretches that were passed over; a later piece may fill one
-  std::size_t at = 0;                     // what lies before was covered or passed over
+  std::vector<std::string_view> missing;  // stretches that were skipped; a later piece may fill one
+  std::size_t at = 0;                     // text before this offset was covered or skipped
   for (const std::string& piece : pieces) {
     if (text.substr(at).starts_with(piece)) {
       at += piece.size();

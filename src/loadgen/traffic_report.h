@@ -35,8 +35,8 @@ using Curve = std::vector<std::pair<double, double>>;  // (value, percent of all
 struct TrafficReport {
   std::string name;                             // "4 at a time", "2.5 a second"
   double load = 0;                              // the number in it
-  int requests = 0;                             // that ended well
-  std::map<std::string, int> failures;          // by failure_name()
+  int requests = 0;                             // requests that ended well
+  std::map<std::string, int> failures;          // failed requests, by failure_name()
   std::map<std::string, std::string> examples;  // a reason for each
   double seconds = 0;
   std::int64_t input_tokens = 0, cached_tokens = 0, output_tokens = 0, events = 0;

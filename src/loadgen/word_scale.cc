@@ -11,7 +11,7 @@ Result<WordScale> measure_word_scale(HttpClient& client, const BodyOptions& body
   constexpr int kShort = 32, kLong = 288;
   Trace trace;
   trace.requests = {plain_request(0, kShort, 1), plain_request(0, kLong, 1)};
-  LoadPlan plan = plan_of_trace(trace, body.endpoint, {.base = 0, .per_word = 1}, 0);  // as many words
+  LoadPlan plan = plan_of_trace(trace, body.endpoint, {.base = 0, .per_word = 1}, 0);  // prompts of this many words
   options.concurrency = 1;
   const LoadRun run = run_load(client, plan, body, options);
   if (run.interrupted) return Status(StatusCode::kCancelled, "interrupted");

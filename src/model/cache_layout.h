@@ -64,7 +64,7 @@ struct CacheLayout {
 
   std::size_t latent_page_bytes() const;                      // per 128-token block
   std::size_t window_page_bytes() const;                      // per 128-token block, with boundary bytes
-  std::size_t open_bytes() const;                             // one copy for one sequence
+  std::size_t open_bytes() const;                             // bytes of one copy for one sequence
   std::size_t open_offset(PlaneId id) const;                  // in those bytes; 64-byte aligned
   std::size_t read_bytes(Position position, int rows) const;  // over all planes
   int window_tokens() const;                                  // the widest window; 0: none

@@ -20,7 +20,7 @@ struct DraftedSequence {
   // sequence's own: the layer's keys are written there, until the pass over these same rows overwrites them.
   BatchSpan span;
   int drafts = 0;
-  TokenId newest = -1;    // at span.first_position; -1: it is in `slot`
+  TokenId newest = -1;    // the token at span.first_position; -1: it is in `slot`
   std::int32_t slot = 0;  // slot of the newest token in `tokens` below; the draft of depth d goes to slot + d
 };
 

@@ -115,7 +115,7 @@ Result<std::unique_ptr<Model>> load_model(const Exec& exec, const std::string& f
   loading.report = report;
   const std::vector<std::string> defaults = config.default_sizes;
   auto model = family.load(exec, std::move(checkpoint), std::move(config), std::move(profile), loading);
-  SLUICE_RETURN_IF_ERROR(files->check());  // rather than what is wrong with a file that was changed meanwhile
+  SLUICE_RETURN_IF_ERROR(files->check());  // reports a changed file instead of its consequences
   if (!model.ok() && model.status().code() == StatusCode::kInvalidArgument && !defaults.empty()) {
     return invalid_argument(fmt::format("{} (config.json does not say everything; the family's defaults count: {})",
                                         model.status().message(), fmt::join(defaults, ", ")));

@@ -35,7 +35,7 @@ std::size_t FamilyModel::step_bytes(int rows, Position positions) {
   CountingDevice device;
   SLUICE_CHECK(prepare(device, rows, positions).ok(), "counting does not fail");
   const std::size_t bytes = device.bytes();
-  scratch_ = Scratch();  // they have memory of the device
+  scratch_ = Scratch();  // these have memory of the device
   for (RopeTable& rope : ropes_) rope = RopeTable(rope.frequencies());
   return bytes;
 }

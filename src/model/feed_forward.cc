@@ -33,7 +33,7 @@ Status check_feed_forward(const Exec& exec, const Activation& activation, bool m
 }
 
 RouteArgs routing(const MoeConfig& config, const FeedForwardWeights& weights) {
-  constexpr float kSumEpsilon = 1e-20F;  // under the sum of the chosen scores (docs/models/deepseek_v3.md §2)
+  constexpr float kSumEpsilon = 1e-20F;  // added to the sum of the chosen scores (docs/models/deepseek_v3.md §2)
   const bool sigmoid = !weights.gate_bias.empty();
   RouteArgs rule;
   rule.score = sigmoid ? RouterScore::kSigmoid : RouterScore::kSoftmax;

@@ -73,7 +73,7 @@ ParameterCount count_parameters(const ModelPlan& plan) {
 std::vector<PlannedTensor> planned_tensors(const WeightTable& table, const QuantizationConfig& quantization,
                                            const ScaleForm& form) {
   std::vector<PlannedTensor> tensors;
-  std::map<std::string, std::int64_t> bound;  // values; a tensor that is bound in parts has several specs
+  std::map<std::string, std::int64_t> bound;  // values bound, by tensor; one bound in parts has several specs
   for (const WeightSpec& spec : table) {
     std::int64_t values = spec.share.count > 0 ? spec.share.count : spec.shape.front();
     for (std::size_t i = 1; i < spec.shape.size(); ++i) values *= spec.shape[i];

@@ -56,12 +56,12 @@ const char* name_of(InputForm inputs) {
     case InputForm::kF32:
       return "f32";
     case InputForm::kBf16:
-    case InputForm::kTiles:  // in profiles that say so by their name
+    case InputForm::kTiles:  // implied by the profile's name
       return "bf16";
     case InputForm::kInt8:
       return "int8";
     case InputForm::kFp8:
-    case InputForm::kFp8Blocks:  // in a profile with a name of its own
+    case InputForm::kFp8Blocks:  // implied by the profile's name
       return "fp8";
   }
   return "?";

@@ -3,9 +3,8 @@
 // The ISA and the number of threads are not part of it: every kernel gives the same bits (kernels/device/exec.h).
 //   plain    f32 everywhere, nothing simulated
 //   ref      f32 activations and caches; the rounding of KV and index rows that the model was trained with is simulated
-//   amx      products and attention in the order of AMX tiles, inputs in bf16 (InputForm::kTiles of
-//   kernels/ops/linear.h);
-//            all else as in default
+//   amx      products and attention in the order of AMX tiles, inputs in bf16
+//            (InputForm::kTiles of kernels/ops/linear.h); all else as in default
 //   sm90     products, attention and the indexer's scores on the tensor cores of Hopper GPUs, inputs in bf16, in orders
 //            of their own (kernels/cuda/strip_layout.h, kernels/cuda/sm90); all else as in default. With
 //            --compute-dtype fp8 FP8 weights multiply inputs in FP8 (kernels/cuda/fp8_layout.h); with --expert-dtype

@@ -104,7 +104,7 @@ Result<std::unique_ptr<Model>> load_ranked_model(const Exec& exec, DeviceGroup& 
   std::vector<std::unique_ptr<Model>> parts;
   for (int rank = 0; rank < group.ranks(); ++rank) {
     Exec own = group.rank_exec(exec, rank);
-    own.pool = exec.pool;  // nothing else runs yet
+    own.pool = exec.pool;  // the pool is idle
     const LoadProgress of_all = [&](std::size_t done, std::size_t total) {
       const auto before = static_cast<std::size_t>(rank) * total;
       if (progress) progress(before + done, static_cast<std::size_t>(group.ranks()) * total);

@@ -1,4 +1,4 @@
-// Scheduler: who starts to run.
+// Scheduler: decides which sequences start to run.
 #include <algorithm>
 
 #include "base/check.h"
@@ -70,17 +70,17 @@ Scheduler::Intake Scheduler::intake(const Entry& e) const {
   return {e.hit.resume, shared, plan_.preemptions.empty() ? e.hit.claimed_free : shared};
 }
 
-// Latent pages that must be unpromised to admit `e`, besides the watermark.
+// Returns the latent pages that must be unpromised to admit `e`, besides the watermark.
 int Scheduler::pages_to_admit(const Entry& e, const Intake& in) const {
   return limits_.geometry.latent_pages(e.known) - in.held + in.taken;
 }
 
-// The number of these that are lacking, with the watermark; <= 0: none.
+// Returns how many of these pages are lacking, with the watermark; <= 0: none.
 int Scheduler::page_shortage(const Entry& e, const Intake& in) const {
   return pages_to_admit(e, in) + (running_.empty() ? 0 : watermark_) - unpromised_pages();
 }
 
-// Window pages that must be unpromised to admit `e`.
+// Returns the window pages that must be unpromised to admit `e`.
 int Scheduler::first_windows(const Entry& e, Position first) const {
   if (limits_.chunked_prefill) return steady_windows_;
   return std::max(steady_windows_, limits_.geometry.window_pages(first, e.known - first));

@@ -26,14 +26,14 @@ void Scheduler::plan_other_decodes() {
   }
 }
 
-// False when one was passed over for want of a page.
+// Returns false if a sequence was passed over for want of a page.
 bool Scheduler::serve_chosen() {
   int pages = limits_.geometry.has_latents ? static_cast<int>(chosen_.size()) : 0;
   if (pages > unpromised_pages()) {
     pages = 0;
     for (const SequenceId id : chosen_) pages += new_decode_pages(entry(id));
   }
-  if (pages > unpromised_pages()) {  // the best choose first
+  if (pages > unpromised_pages()) {  // serves the best sequences first
     std::sort(chosen_.begin(), chosen_.end(),
               [this](SequenceId a, SequenceId b) { return entry(a).rank < entry(b).rank; });
   }
@@ -49,8 +49,8 @@ bool Scheduler::serve_chosen() {
   return true;
 }
 
-// Preempts until there is a page for the next row. False when `e` has none: it was preempted itself, or, after others
-// with spans had their turn before a better one, or an admission took pages for sure, it is passed over.
+// Preempts until there is a page for the next row of `e`. Returns false if `e` has none: it was preempted itself, or it
+// is passed over, because others with spans had their turn before it or an admission holds the pages.
 bool Scheduler::make_room(Entry& e) {
   const int pages = new_decode_pages(e);
   while (pages > unpromised_pages()) {

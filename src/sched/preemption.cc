@@ -1,4 +1,4 @@
-// Scheduler: who leaves the memory before its end.
+// Scheduler: decides which sequences leave the memory before their end.
 #include <algorithm>
 
 #include "base/check.h"
@@ -44,7 +44,7 @@ void Scheduler::lost(SequenceId id) {
   enter_waiting(e);
 }
 
-// The next one that force_preemption() takes, if there is one.
+// Returns the next sequence that force_preemption() takes, if any.
 Scheduler::Entry* Scheduler::next_forced() {
   auto next = running_.upper_bound(last_forced_);
   for (std::size_t i = 0; i < running_.size(); ++i, ++next) {
@@ -55,13 +55,13 @@ Scheduler::Entry* Scheduler::next_forced() {
   return nullptr;
 }
 
-// The best waiting sequence, if running ones of worse priority may have to leave for it.
+// Returns the best waiting sequence, if running ones of worse priority may have to leave for it.
 Scheduler::Entry* Scheduler::best_waiting() {
   if (limits_.policy != SchedulingPolicy::kPriority || waiting_.empty() || running_.empty()) return nullptr;
   Entry& best = entry(waiting_.by_rank().begin()->id);
   const auto is_worse = [&best](const Rank& rank) { return rank.priority > best.rank.priority; };
   if (best.preempted_plan == plan_number_ || std::none_of(running_.begin(), running_.end(), is_worse)) return nullptr;
-  // After a better prompt it would get no rows.
+  // After a better prompt this sequence would get no rows.
   if (!prompts_.empty() && *prompts_.by_rank().begin() < best.rank) return nullptr;
   return &best;
 }
@@ -73,7 +73,7 @@ Scheduler::Lack Scheduler::lack_of(const Entry& best) const {
           .pages = page_shortage(best, in)};
 }
 
-// There is one.
+// Returns the running sequence of the lowest rank without a span. There must be one.
 Scheduler::Entry& Scheduler::lowest_without_span() {
   for (auto next = running_.rbegin(); next != running_.rend(); ++next) {
     if (!has_span(entry(next->id))) return entry(next->id);

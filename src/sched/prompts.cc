@@ -42,7 +42,7 @@ void Scheduler::plan_oldest_prompt() {
   const int half = limits_.chunked_prefill ? (budget_left() + 1) / 2 : budget_left();
   walk(MergedOrder(prompts_.by_rank(), waiting_.by_rank()), [this, half](Entry& e) {
     const Verdict verdict = allot(e, half);
-    if (verdict == Verdict::kNoRoom) {  // the half goes to the oldest one that runs
+    if (verdict == Verdict::kNoRoom) {  // the oldest running sequence gets the half
       passed_over_ = &e;
       admissions_open_ = false;
     }
@@ -72,7 +72,7 @@ bool Scheduler::worth_starting(int wanted, int most_rows) const {
   return !has_prompt_span() || most_rows >= std::min(sliver_rows_, wanted);
 }
 
-// At most `most_rows` >= 1 (more) rows for a prompt, which is admitted if it waits.
+// Gives at most `most_rows` >= 1 (more) rows to a prompt, which is admitted if it waits.
 Scheduler::Verdict Scheduler::allot(Entry& e, int most_rows) {
   if (!e.runs()) {
     const Verdict verdict = try_admit(e, most_rows);

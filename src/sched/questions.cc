@@ -185,7 +185,7 @@ Question Scheduler::ask_decodes() {
   return {};
 }
 
-// Latent pages that the decodes need beyond the unpromised ones, if all get their rows; <= 0: none.
+// Returns the latent pages that the decodes need beyond the unpromised ones, if all get their rows; <= 0: none.
 int Scheduler::decode_shortage() const {
   if (!limits_.geometry.has_latents) return 0;
   if (turns_.size() <= unpromised_pages()) return 0;
@@ -194,7 +194,7 @@ int Scheduler::decode_shortage() const {
   return pages - unpromised_pages();
 }
 
-// With places = 0 none are asked.
+// With places = 0 no sequence is asked about.
 void Scheduler::begin_prompt_questions() {
   const bool decodes_first = !prompts_only() && turns_.size() > 0;
   // A step of decodes only admits no sequence. Nor does one that preempts for memory, as it surely does here: all

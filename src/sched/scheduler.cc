@@ -233,8 +233,8 @@ int Scheduler::rows_to_give(const Entry& e) const {
   return e.rows_left() + e.drafts;
 }
 
-// Up to `most_rows` more rows for a running sequence in this step, as the window pool allows; returns how many. The
-// first row is always possible. The latent pages must be there: promised, or made room for.
+// Gives a running sequence up to `most_rows` more rows in this step, as the window pool allows, and returns how many.
+// The first row is always possible. The latent pages must be there: promised, or made room for.
 int Scheduler::give(Entry& e, int most_rows) {
   if (!has_span(e)) {
     e.span_plan = plan_number_;
@@ -262,7 +262,7 @@ int Scheduler::give(Entry& e, int most_rows) {
 void Scheduler::completed() {
   for (const Span& span : plan_.spans) {
     Entry& e = entry(span.sequence);
-    if (!has_span(e)) continue;  // ended
+    if (!has_span(e)) continue;  // the sequence has ended
     e.span_plan = 0;
     if (e.state == State::kDecoding) {
       ++e.computed;

@@ -200,7 +200,7 @@ class Scheduler {
     bool owes_copy = false;  // forked: its next row may have to copy a shared page
     bool swapped = false;
     WaitReason reason = WaitReason::kQueue;
-    int bypassed = 0;            // by sequences admitted while it found no room
+    int bypassed = 0;            // sequences admitted while this one found no room
     std::int64_t span_plan = 0;  // numbers of plans: the one with its last span, spans[span_index],
     std::size_t span_index = 0;
     std::int64_t preempted_plan = 0;  // the one with its last preemption,
@@ -374,7 +374,7 @@ class Scheduler {
 
   SchedulerLimits limits_;
   int watermark_;
-  int steady_windows_;          // one sequence's
+  int steady_windows_;          // steady window pages of one sequence
   std::vector<Entry> entries_;  // by SequenceId
   std::int64_t arrivals_ = 0;
   std::set<Rank> running_;

@@ -49,8 +49,8 @@ SchedulerLimits random_limits(std::mt19937& random, int drafts) {
 
 class Fuzz : public PlanModel {
  public:
-  // The k-th arrival has the id id_factor * k: plans must not depend on it. Decodes get up to
-  // `drafts` guesses a step.
+  // The k-th arrival has the id id_factor * k: plans must not depend on it. Decodes get up to `drafts`
+  // guesses a step.
   Fuzz(unsigned seed, int id_factor, int drafts = 0) : Fuzz(std::mt19937(seed), id_factor, drafts) {}
 
   void run(int steps = 250) {

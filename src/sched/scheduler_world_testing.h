@@ -1,4 +1,4 @@
-// SchedulerWorld: a scheduler and a memory that answers it, for tests of what one step after the other does.
+// SchedulerWorld, for tests: a Scheduler with a ModelMemory that answers it. step() runs one whole step.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,6 +27,7 @@ class SchedulerWorld {
   explicit SchedulerWorld(const SchedulerLimits& limits, int swap_pages = 0, bool caches = true)
       : memory(limits, swap_pages, caches), scheduler(limits) {}
 
+  // Sequences of one `family` (-1: none) have the same first `common` tokens.
   void add(int i, const SequenceCounts& counts, int family = -1, int common = 0) {
     EXPECT_TRUE(scheduler.check(counts).ok()) << scheduler.check(counts).message();
     memory.add(SequenceId(i), counts.prompt_tokens, family, common);
@@ -50,8 +51,8 @@ class SchedulerWorld {
 
   const StepPlan& plan() { return scheduler.plan(memory.answers(&scheduler)); }
 
-  // A whole step; sequences whose answer is complete end. Tests wait in loops for what the steps lead to: if it never
-  // comes, an exception ends the test.
+  // Runs a whole step and ends the sequences whose answers are complete. It throws after 20,000 steps, so that a test
+  // that waits for something in a loop cannot hang.
   StepPlan step() {
     constexpr int kMostSteps = 20'000;
     if (++steps_ > kMostSteps) throw std::runtime_error("what the test waits for has not come in 20,000 steps");

@@ -34,7 +34,7 @@ struct Preemption {
 // A sequence that starts to run with this step. It has a span.
 struct Admission {
   SequenceId sequence;
-  bool restore = false;  // from the swap space; otherwise it resumes at first_position by the prefix cache
+  bool restore = false;  // restored from the swap space, else resumed at first_position by the prefix cache
   Position first_position = 0;
 
   bool operator==(const Admission&) const = default;

@@ -25,7 +25,7 @@ struct ServerOptions {
   std::string served_model_name;  // the name that requests may give; never empty
   std::chrono::milliseconds drain_timeout{10'000};
   bool enable_debug_endpoints = false;  // /debug/* for other machines too; on a loopback address it is always there
-  std::vector<std::string> cors_origins = {};  // whose pages may use the server (access.h)
+  std::vector<std::string> cors_origins = {};  // origins whose pages may use the server (access.h)
   ApiKeys::Sources keys = {};                  // none: every client may use the server; read again at SIGHUP
   WaitingLimits waiting;
   KeyLimitOptions key_limits = {};

@@ -180,11 +180,11 @@ Result<std::vector<CostSample>> measure_steps(Runner* runner, int max_batched_to
   if (m.open().empty()) return resource_exhausted("--cost calibrate: no sequence is free to measure with");
   const auto places = static_cast<int>(m.open().size());
   const int start = std::min({kShort, longest - 1, max_batched_tokens / places});
-  if (start >= 1) {  // decodes
+  if (start >= 1) {  // decoding spans
     SLUICE_RETURN_IF_ERROR(m.step(m.open().size(), start, true));
     for (std::size_t n = 1; n <= m.open().size(); n *= 2) SLUICE_RETURN_IF_ERROR(m.measure(n, 1));
   }
-  for (const int rows : {4, 16, 64, 256}) {  // prompts
+  for (const int rows : {4, 16, 64, 256}) {  // prompt spans
     if (rows <= std::min(chunk, longest - start)) SLUICE_RETURN_IF_ERROR(m.measure(1, rows));
   }
   for (int measured_at = 0; !m.out_of_time();) {  // longer and longer contexts

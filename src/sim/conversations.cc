@@ -46,10 +46,10 @@ class SharedTexts {
   }
 
  private:
-  std::array<std::pair<std::int64_t, int>, N> texts_;  // owner, tokens
+  std::array<std::pair<std::int64_t, int>, N> texts_;  // texts as (owner, tokens)
 };
 
-struct Habits {  // after a turn
+struct Habits {  // chances of what follows a turn
   double another_answer = 0, changed_message = 0;
 };
 
@@ -93,8 +93,8 @@ class Writer {
         continue;
       }
       if (turns == kMostTurns || draws_.uniform() >= kContinues) return;
-      starts.push_back(turn.input_length);                       // the answer
-      starts.push_back(turn.input_length + turn.output_length);  // the next message
+      starts.push_back(turn.input_length);                       // where the answer begins
+      starts.push_back(turn.input_length + turn.output_length);  // where the next message begins
       turn.input_length = starts.back() + draws_.length(kMessage);
       turn.output_length = draws_.length(kAnswer);
       branch(ids, static_cast<int>(ids.size()), turn);

@@ -8,6 +8,7 @@
 namespace sluice {
 
 double bearable_rate(const Trace& trace, const CostModel& cost, const EngineSetup& engine) {
+  // leaders: requests that arrive at a time of their own. The others follow an earlier answer, and no rate counts them.
   double input = 0, output = 0, leaders = 0;
   for (const TraceRequest& request : trace.requests) {
     input += request.input_length;
@@ -18,7 +19,7 @@ double bearable_rate(const Trace& trace, const CostModel& cost, const EngineSetu
   input /= count;
   output /= count;
 
-  // The steady state: for each request that decodes, the prompt rows that replace it when it ends.
+  // Steady state: each decoding request ends after `output` steps, and its successor brings `input` prompt rows.
   const double prompt_rows_each = input / output;
   const int decodes = std::clamp(static_cast<int>(resolve_step_rows(engine) / (1 + prompt_rows_each)), 1,
                                  engine.scheduler.max_num_seqs);

@@ -179,7 +179,8 @@ class Simulation {
     if (!options_.by_steps) return;
     ids_[request] = id;
     begun_[request] = true;
-    if (trace_.requests[request].end_step >= 0) record.output_tokens = most_tokens(request);  // it ends there
+    if (trace_.requests[request].end_step >= 0)
+      record.output_tokens = most_tokens(request);  // the answer ends at end_step
   }
 
   void take_arrivals() {
@@ -287,13 +288,14 @@ class Simulation {
   const SimulationOptions& options_;
   Stepper stepper_;
   Arrivals arrivals_;
-  std::vector<Live> live_;                                  // by SequenceId
-  std::vector<SequenceId> ids_;                             // by request, while they live; in replays by steps
-  std::vector<bool> begun_;                                 // requests, in such a replay
-  std::multimap<int, std::size_t> ends_;                    // there, by step: requests to be cancelled
-  std::multimap<std::pair<int, int>, std::size_t> pauses_;  // there, by step and place: requests to pause or go on
-  std::vector<SequenceId> forked_;                          // forked in this step
-  int step_ = 0;                                            // the step of a replay by steps
+  std::vector<Live> live_;                // by SequenceId
+  std::vector<SequenceId> ids_;           // by request, while they live; in replays by steps
+  std::vector<bool> begun_;               // requests that have begun, in a replay by steps
+  std::multimap<int, std::size_t> ends_;  // in a replay: requests to cancel, by step
+  std::multimap<std::pair<int, int>, std::size_t>
+      pauses_;                      // in a replay: requests to pause or go on, by step and place
+  std::vector<SequenceId> forked_;  // forked in this step
+  int step_ = 0;                    // the step of a replay by steps
   double now_ = 0;
   std::size_t done_ = 0;
   int idle_steps_ = 0;

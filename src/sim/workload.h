@@ -41,8 +41,8 @@ std::vector<std::string> workload_names();
 // Fails for an unknown name and for numbers out of range.
 Result<Trace> make_workload(const WorkloadOptions& options);
 
-// The workloads whose prompts have common beginnings: chat and reuse. Their hash ids stand for blocks
-// of 128 tokens.
+// The workloads whose prompts have common beginnings: chat and reuse. Their hash ids stand for blocks of
+// 128 tokens.
 
 void make_chat_workload(const WorkloadOptions& options, Draws& draws, Trace& trace);
 void make_reuse_workload(const WorkloadOptions& options, Draws& draws, Trace& trace);

@@ -38,7 +38,7 @@ class Counter {
 // all bounds.
 struct HistogramValue {
   std::span<const double> bounds;
-  std::span<const std::uint64_t> counts;  // one more
+  std::span<const std::uint64_t> counts;  // one more than bounds
   double sum = 0;
 
   void append(std::string& out, std::string_view name, std::string_view labels) const;

@@ -83,7 +83,7 @@ class TraceWriter {
       return;
     }
     Line* line = line_of(item.sequence);
-    if (line == nullptr) return;  // it arrived before
+    if (line == nullptr) return;  // the request arrived before the record
     switch (item.kind) {
       case Kind::kRequest:
         line->priority = item.b;
@@ -126,7 +126,7 @@ class TraceWriter {
   }
 
   std::uint64_t step_ = 0, idle_ = 0;  // plans without a row count as steps here
-  std::uint64_t told_ = 0;             // pauses, of this record
+  std::uint64_t told_ = 0;             // pauses of this record that were written
   double ms_ = 0;
   std::vector<Line> lines_;
   std::unordered_map<std::uint32_t, std::size_t> number_of_;

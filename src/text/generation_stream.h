@@ -1,10 +1,10 @@
-// GenerationStream: from the engine's tokens to the text of an answer.
+// GenerationStream: turns the engine's tokens into the text of an answer.
 //
 //   token -> detokeniser (whole characters) -> the chat encoding's parser -> stop strings -> deltas
 //
-// The end token gives no text. Stop strings are searched in the text that the client gets, content and reasoning each
-// by itself. The markup, names and arguments of calls are not searched, so that no stop string cuts a call. Thread
-// safety: belongs to one choice of one request.
+// The end token gives no text. Stop strings are searched in content and in reasoning separately. Markup and the names
+// and arguments of calls are not searched, so that no stop string cuts a call. Thread safety: belongs to one choice of
+// one request.
 // Used by cli, cli/commands, serve/api/openai and serve/generate.
 #pragma once
 
@@ -27,21 +27,21 @@ struct GenerationDelta {
   std::vector<TokenLogprob> chosen;  // the generated tokens of this step, when log-probabilities were asked for
   std::vector<std::vector<TokenLogprob>> top;             // for each of `chosen`
   std::vector<std::int32_t> token_ids;                    // the generated tokens of this step
-  std::shared_ptr<const PromptLogprobs> prompt_logprobs;  // the choice's first delta has it, when asked for
-  std::shared_ptr<const std::string> weights_version;     // the version of the model that computed it
-  std::shared_ptr<const ExportedRows> exported;           // when asked for
+  std::shared_ptr<const PromptLogprobs> prompt_logprobs;  // in the choice's first delta, if asked for
+  std::shared_ptr<const std::string> weights_version;     // the version of the model that computed the step
+  std::shared_ptr<const ExportedRows> exported;           // the exported rows, if asked for
   bool finished = false;
   std::string_view finish_reason;          // "stop", "length" or "tool_calls", when finished and not failed
-  std::string stop_string;                 // the one that ended the answer, when finished; else ""
-  std::optional<std::int32_t> stop_token;  // the same of an end token or stop token
+  std::string stop_string;                 // the stop string that ended the answer, or ""
+  std::optional<std::int32_t> stop_token;  // the end token or stop token that ended the answer
   Status failure;                          // why the answer failed, when finished
 };
 
-// The parts of the answer that its text shows.
+// The parts of an answer that are shown in its text.
 struct ShownText {
   bool special_tokens = false;
-  bool stop_string = false;                 // the one that ended it
-  std::optional<AnswerMarkup> markup = {};  // the special tokens that a parser gets all the same; none: all
+  bool stop_string = false;                 // the stop string that ended the answer
+  std::optional<AnswerMarkup> markup = {};  // special tokens still passed to the parser; nullopt: all
 };
 
 class GenerationStream {
@@ -75,7 +75,7 @@ class GenerationStream {
   bool logprobs_;
   bool finished_ = false;
   int completion_tokens_ = 0, reasoning_tokens_ = 0, cached_tokens_ = 0;
-  int unattributed_tokens_ = 0;  // since the last text that was passed on
+  int unattributed_tokens_ = 0;  // tokens since the last text that was passed on
 };
 
 }  // namespace sluice

@@ -48,7 +48,7 @@ class Checker {
     int hit_limit = 0;
     int pieces_left = 0;
     std::unique_ptr<BlockChain> chain;
-    std::vector<TokenId> wrong;  // to be forgotten
+    std::vector<TokenId> wrong;  // tokens to be forgotten
     std::vector<TokenId> drafts;
     int kept = 0;  // rows of its span
     std::vector<int> logit_rows;

@@ -35,7 +35,7 @@ struct LawOptions {
   std::uint64_t seed = 0;
   int first_schedule = 0, schedules = 100;
   double seconds = 0;                 // > 0: no new schedule after this time, but at least kLawSituations of them
-  int max_sequences = 8;              // at least two
+  int max_sequences = 8;              // most sequences of a schedule, at least two
   int min_rows = 1500;                // in all sequences of a schedule together
   int blocks_to_evict = 8;            // in prompts of strangers, more than there are pages for
   int max_step_rows = 1024;           // in one step

@@ -53,7 +53,7 @@ std::optional<Violation> WorkloadChecker::check_scores(const WorkRequest& r, Cho
       continue;
     }
     const PromptLogprob& drawn = c.expected->at_draw[static_cast<std::size_t>(position - prompt)];
-    if (is_processed(r)) continue;  // scores are raw
+    if (is_processed(r)) continue;  // scores of prompts are raw
     if (!same(found, drawn.logprob, drawn.top)) return differ(position, "at which it was drawn");
     ++report_.scored_answers;
   }

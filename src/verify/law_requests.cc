@@ -230,7 +230,7 @@ class Maker {
   }
 
   std::span<const std::vector<TokenId>> prompts_;
-  const int short_prompts_;  // come first
+  const int short_prompts_;  // the short prompts come first
   const LawOptions& laws_;
   const int pages_, number_;
   const Situation situation_;

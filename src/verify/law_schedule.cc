@@ -262,7 +262,7 @@ class ScheduleMaker {
         piece->argument = fork_child(s);
         break;
       default:
-        if (is_long(s)) {  // its last rows are what it is for
+        if (is_long(s)) {  // a long prompt tests its last rows
           piece->after = LawEvent::kSwap;
           break;
         }
@@ -291,7 +291,7 @@ class ScheduleMaker {
   }
 
   std::span<const std::vector<TokenId>> prompts_;
-  const int short_prompts_;  // come first
+  const int short_prompts_;  // the short prompts come first
   const LawOptions& options_;
   const int number_;
   const ScheduleSituation situation_;
@@ -301,7 +301,7 @@ class ScheduleMaker {
   std::vector<int> unfinished_;
   std::vector<int> at_, largest_, first_piece_;  // [sequence]; first_piece_: its rows, 0 for any, or when it is over
   std::vector<bool> fixed_;
-  std::vector<LawEvent> wanted_;  // still to happen
+  std::vector<LawEvent> wanted_;  // events still to happen
   bool wants_wrong_tokens_ = false;
   std::size_t active_ = 1;  // sequences that run at a time
   int threads_ = 1;

@@ -75,7 +75,7 @@ void WorkloadChecker::draw(Stepper& stepper, const Workload& work, ComputedStep&
   rows_.clear();
   for (std::size_t i = 0; i < step.sampled().size(); ++i) {
     const SequenceId sampled = step.sampled()[i];
-    if (!sampled) continue;  // ended since
+    if (!sampled) continue;  // the sequence has ended
     const std::size_t row = step.logits_row(i);
     std::vector<SequenceId> takers;
     fork(stepper, work, sampled, &takers);

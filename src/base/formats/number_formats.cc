@@ -8,7 +8,7 @@ f16 to_f16(float value) {
   const auto sign = (bits >> 16) & 0x8000U;
   std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   if (magnitude > 0x7F800000U) return {0x7E00};
-  if (magnitude >= 0x477FF000U) return {static_cast<std::uint16_t>(sign | 0x7C00U)};  // from 65520: infinite
+  if (magnitude >= 0x477FF000U) return {static_cast<std::uint16_t>(sign | 0x7C00U)};  // 65520 and above become infinite
   if (magnitude >= 0x38800000U) {
     magnitude += 0xFFFU + ((magnitude >> 13) & 1U);
     return {static_cast<std::uint16_t>(sign | ((magnitude - (112U << 23)) >> 13))};

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint32_t kMask = IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF;  // another name changes the times, too
+constexpr std::uint32_t kMask = IN_MODIFY | IN_ATTRIB | IN_MOVE_SELF;  // a rename also changes a file's times
 
 }  // namespace
 
@@ -23,7 +23,7 @@ FileEvents::~FileEvents() {
 
 void FileEvents::watch(int descriptor, std::size_t number) {
   if (fd_ < 0) return;
-  // By this path it is the open file, whatever has its name by now.
+  // This path leads to the open file, whatever its name is by now.
   const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
   const int name = ::inotify_add_watch(fd_, path.c_str(), kMask);
   if (name >= 0) numbers_[name].push_back(number);

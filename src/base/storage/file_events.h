@@ -24,7 +24,7 @@ class FileEvents {
 
   struct Event {
     std::size_t number = 0;
-    bool written = false;  // else only its attributes or its name have changed
+    bool written = false;  // false: only attributes or the name changed
   };
   // The events since the last call, each file and kind once. `all`: events were dropped, so that anything may have
   // happened.

@@ -11,7 +11,7 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kLfsPointer = "version https://git-lfs";
-constexpr std::size_t kMostLfsBytes = 1024;  // most bytes of a pointer by git-lfs's definition
+constexpr std::size_t kMostLfsBytes = 1024;  // git-lfs's limit for a pointer file
 
 // The number after "size " of a pointer: "4976698672"; "" if there is none.
 std::string_view lfs_size(std::string_view text) {

@@ -20,7 +20,7 @@ std::size_t whole_pages(std::size_t size) {
 LargeBytes::LargeBytes(std::size_t size) : size_(size) {
   if (size == 0) return;
   const std::size_t bytes = whole_pages(size);
-  // A huge page more, of which what is not needed to begin at one goes back.
+  // Maps one huge page more and unmaps both ends, so that the bytes begin at a huge page.
   void* mapped =
       ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();

@@ -81,7 +81,7 @@ Result<FileIdentity> FileMapping::identity_now() const {
   return identify(fd_, path_);
 }
 
-// Two threads that come at once find the same.
+// Two threads may compute this at once; they find the same value.
 std::uint64_t FileMapping::content() const {
   if (knows_content_) return content_;
   content_ = checksum(bytes());
@@ -105,7 +105,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) return open_failure(path, errno);
   SLUICE_ASSIGN_OR_RETURN(const FileIdentity identity, identify(file.fd, path));
-  void* address = nullptr;  // mmap refuses an empty length
+  void* address = nullptr;  // null for an empty file, which mmap refuses
   if (identity.bytes > 0) address = ::mmap(nullptr, identity.bytes, PROT_READ, MAP_SHARED, file.fd, 0);
   if (address == MAP_FAILED) {
     return resource_exhausted(
@@ -172,7 +172,7 @@ Result<std::string> read_text_file(const std::string& path, std::size_t max_byte
     const ssize_t got = ::read(file.fd, text.data() + done, size - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return invalid_argument(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
-    if (got == 0) break;  // shortened meanwhile
+    if (got == 0) break;  // the file was shortened meanwhile
     done += static_cast<std::size_t>(got);
   }
   text.resize(done);

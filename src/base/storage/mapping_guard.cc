@@ -18,7 +18,7 @@ namespace sluice {
 
 // The data that the handler reads. Places are never freed, and the range of one is empty while it is written.
 struct GuardedRange::Place {
-  std::atomic<std::uintptr_t> begin{0}, end{0};  // end 0: free
+  std::atomic<std::uintptr_t> begin{0}, end{0};  // end is 0: the entry is free
   std::atomic<bool> lost{false};
   const std::string* name = nullptr;  // the handler does not read it
 };
@@ -58,7 +58,7 @@ bool holds(const Place& place, std::uintptr_t address) {
   return begin <= address && address < end && place.begin.load(std::memory_order_acquire) == begin;
 }
 
-// The mark comes first: who reads the zeros without a fault of its own finds it.
+// Sets the mark before the zeros: a thread that reads the zeros without a fault of its own then finds the mark.
 bool replace_by_zeros(Place& place) {
   place.lost.store(true, std::memory_order_seq_cst);
   const std::uintptr_t begin = place.begin.load(), end = place.end.load();
@@ -70,7 +70,7 @@ bool replace_by_zeros(Place& place) {
 // returns.
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((action_before.sa_flags & SA_SIGINFO) != 0) return action_before.sa_sigaction(signal, info, context);
-  if (action_before.sa_handler == SIG_IGN && info->si_code <= 0) return;  // another process has sent it
+  if (action_before.sa_handler == SIG_IGN && info->si_code <= 0) return;  // ignored, and sent by a process
   if (action_before.sa_handler != SIG_DFL && action_before.sa_handler != SIG_IGN) {
     return action_before.sa_handler(signal);
   }
@@ -98,7 +98,7 @@ void guard_mappings() {
     action.sa_sigaction = on_bus_error;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
-    ::sigaction(SIGBUS, nullptr, &action_before);  // before ours may run
+    ::sigaction(SIGBUS, nullptr, &action_before);  // known before our handler may run
     ::sigaction(SIGBUS, &action, nullptr);
   });
 }

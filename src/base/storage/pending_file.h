@@ -1,9 +1,8 @@
 // PendingFile: a file that gets its name once it is complete, and is removed otherwise.
 //
-// It is written in the folder of its final place, under a name with the process id, and renamed. A device or a pipe is
-// written
-// to as it is: a rename would put a file in its place. Errors name the file; a full
-// disk is resource_exhausted. Thread safety: none, one thread at a time.
+// The file is written in its final folder under a name with the process id, and then renamed. Devices and pipes are
+// written directly, as a rename would replace them by a file. Errors name the file; a full disk is resource_exhausted.
+// Thread safety: none, one thread at a time.
 // Used by files/gguf/gguf_writer.cc and files/safetensors_writer.cc.
 #pragma once
 

@@ -26,7 +26,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// One number of `text`, which is left after it; -1: there is none.
+// Removes a number from the start of `text` and returns it; -1 if there is none.
 int take_number(std::string_view& text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -72,16 +72,17 @@ std::vector<std::vector<int>> cpus_of_nodes(const std::string& devices) {
     nodes.push_back(parse_cpu_list(first_line(fmt::format("{}/node/node{}/cpulist", devices, node))));
   }
   if (nodes.empty()) nodes.push_back(parse_cpu_list(first_line(devices + "/cpu/online")));
-  std::erase_if(nodes, [](const std::vector<int>& cpus) { return cpus.empty(); });  // memory alone
+  std::erase_if(nodes,
+                [](const std::vector<int>& cpus) { return cpus.empty(); });  // nodes with memory and no processor
   return nodes;
 }
 
 CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices, std::span<const CpuPair> sharing) {
   struct Place {
-    int of_core = 0, of_node = 0, node = 0, cpu = 0;  // number of earlier ones of its core, and of its node
+    int of_core = 0, of_node = 0, node = 0, cpu = 0;  // earlier ones of its core, of its node
     auto operator<=>(const Place&) const = default;
   };
-  std::map<int, int> nodes;  // by processor; 0 where that is not known
+  std::map<int, int> nodes;  // the node of each processor; 0 if unknown
   int node_number = 0;
   for (const std::vector<int>& of_node : cpus_of_nodes(devices)) {
     for (const int cpu : of_node) nodes[cpu] = node_number;
@@ -89,8 +90,8 @@ CpuOrder order_cpus(const std::vector<int>& cpus, const std::string& devices, st
   }
   CpuOrder order;
   std::vector<Place> places;
-  std::map<std::vector<int>, int> of_core;     // by the processors that share a core: how many were seen
-  std::map<std::pair<int, int>, int> of_node;  // by which of their core, and node
+  std::map<std::vector<int>, int> of_core;     // for each group that shares a core: processors seen
+  std::map<std::pair<int, int>, int> of_node;  // key: (of_core, node); value: processors seen
   for (const int cpu : cpus) {
     std::vector<int> core =
         parse_cpu_list(first_line(fmt::format("{}/cpu/cpu{}/topology/thread_siblings_list", devices, cpu)));
@@ -134,7 +135,8 @@ void interleave_memory(void* data, std::size_t bytes, const std::vector<int>& no
   constexpr int kWordBits = 64, kInterleave = 3;  // MPOL_INTERLEAVE of linux/mempolicy.h
   std::vector<unsigned long> mask(static_cast<std::size_t>(nodes.back() / kWordBits + 1));
   for (const int node : nodes) mask[static_cast<std::size_t>(node / kWordBits)] |= 1UL << (node % kWordBits);
-  // The kernel reads one bit less than the size it is given. If it refuses, pages lie where they are touched first.
+  // The kernel reads one bit less than the size that it is given. If it refuses, pages lie where they are first
+  // touched.
   ::syscall(SYS_mbind, data, bytes, kInterleave, mask.data(), mask.size() * kWordBits + 1, 0);
 }
 
@@ -146,7 +148,7 @@ bool pin_thread(unsigned long thread, const std::vector<int>& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
-  static_cast<void>(usable_cores());  // while it can still be seen
+  static_cast<void>(usable_cores());  // kept before pinning hides the others
   return pthread_setaffinity_np(thread, sizeof(set), &set) == 0;
 }
 

@@ -3,8 +3,7 @@
 //
 // It reads /sys/devices/system, or a folder like it. If that cannot be read, every processor counts as a core, and all
 // memory as one node. Shared cores that it does not list may be measured (base/threads/shared_cores.h). Thread safety:
-// functions of their arguments and the system's
-// state.
+// the results depend on arguments and the system only.
 // Used by base, cli, engine and kernels.
 #pragma once
 

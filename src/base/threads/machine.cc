@@ -10,7 +10,7 @@
 namespace sluice {
 
 int usable_cores() {
-  // Asked once: a thread that is pinned later has one core only.
+  // Read once: a thread that is pinned later sees only one core.
   static const int cores = [] {
     cpu_set_t set;
     CPU_ZERO(&set);

@@ -18,19 +18,19 @@ namespace sluice {
 namespace {
 
 constexpr int kRounds = 5, kFewestRounds = 3;
-constexpr std::size_t kMostPairs = 8, kMostControls = 4;  // most pairs of a pattern; of neither
-constexpr double kMostSeconds = 0.15;                     // time in all; then only complete rounds count
-constexpr double kShares = 1.5, kApart = 1.3;             // least ratio of a sharing round, most of one apart
+constexpr std::size_t kMostPairs = 8, kMostControls = 4;  // most in a pattern; most in none
+constexpr double kMostSeconds = 0.15;                     // limit of all rounds; later only complete ones count
+constexpr double kShares = 1.5, kApart = 1.3;             // least ratio if shared; most if apart
 
 enum class Verdict { kShares, kApart, kUnclear };
 
 struct Trial {
   CpuPair pair;
-  std::vector<double> ratios = {};  // by round: the time together, of that alone
+  std::vector<double> ratios = {};  // for each round: time together / time alone
 };
 using Trials = std::vector<Trial>;
 
-// At most `most` of the pairs, evenly spread.
+// Returns at most `most` of the pairs, evenly spread.
 Trials spread(const std::vector<CpuPair>& pairs, std::size_t most) {
   Trials trials;
   const std::size_t count = std::min(pairs.size(), most);
@@ -93,7 +93,7 @@ class Rounds {
     }
   }
 
-  // Each false where the system refuses, or the time is over. begin() comes first.
+  // Each returns false if the system refuses or the time is over. begin() must come first.
   bool begin() {
     for (auto& [cpu, seconds] : alone_) {
       const std::vector<double> times = run(std::array{cpu});
@@ -126,7 +126,7 @@ class Rounds {
   const TimedCores& machine_;
   double end_;
   std::vector<Trial*> trials_;
-  std::map<int, double> alone_;  // by processor
+  std::map<int, double> alone_;  // seconds alone, by processor
 };
 
 Verdict verdict_of(const Trial& trial) {
@@ -138,7 +138,7 @@ Verdict verdict_of(const Trial& trial) {
   return apart ? Verdict::kApart : Verdict::kUnclear;
 }
 
-// The verdict of a pattern's pairs; of no pairs: unclear.
+// Returns the verdict on a pattern's pairs; kUnclear if there are none.
 Verdict verdict_of(const Trials& trials) {
   std::size_t share = 0, apart = 0;
   for (const Trial& trial : trials) {
@@ -151,8 +151,8 @@ Verdict verdict_of(const Trials& trials) {
   return share == 0 && most(apart) ? Verdict::kApart : Verdict::kUnclear;
 }
 
-// Nothing but arithmetic: a chain of products and sums for each of 12 registers, enough to keep all units busy, so that
-// two threads of a core get half each.
+// Computes a chain of products and sums in each of 12 registers. This keeps all units busy, so that two threads of a
+// core get half each.
 void run_loop(int rounds) {
   using Lanes [[gnu::vector_size(16)]] = float;
   constexpr int kChains = 12;
@@ -187,7 +187,7 @@ std::vector<double> time_together(std::span<const int> cpus) {
       run_loop(kLoop);
       seconds[i] = std::chrono::duration<double>(Clock::now() - begin).count();
       ++done;
-      while (done < count) run_loop(kShort);  // for the other one, which must not have the core to itself
+      while (done < count) run_loop(kShort);  // keeps the core busy until the other thread is done
     });
   }
   for (std::thread& thread : threads) thread.join();

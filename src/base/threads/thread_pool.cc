@@ -150,7 +150,7 @@ void ThreadPool::run_here(int tiles, const std::function<void(int, int)>& tile) 
   for (int i = 0; i < tiles; ++i) tile(i, 0);
 }
 
-// Hands out the tiles and takes some, until none is left to take.
+// Hands out the tiles and computes some itself, until none is left.
 void ThreadPool::fork(int tiles, const std::function<void(int, int)>& tile) {
   SLUICE_CHECK(tiles <= Ticket::kMaxTiles, "a job has at most a million tiles");
   State& s = *state_;

@@ -17,8 +17,8 @@ class FreeSet {
   int count() const { return count_; }
   bool contains(int i) const;
   int lowest() const;  // -1 when empty
-  void insert(int i);  // not in the set before
-  void erase(int i);   // in the set before
+  void insert(int i);  // i must not be in the set
+  void erase(int i);   // i must be in the set
 
  private:
   int count_ = 0;

@@ -94,7 +94,7 @@ void PagePool::remove(int page) {
   p.inserted = p.kept = false;
   for (std::size_t next = (gap + 1) & mask_; table_[next] >= 0; next = (next + 1) & mask_) {
     const std::size_t wanted = home(hashes_[static_cast<std::size_t>(table_[next])]);
-    if (((next - wanted) & mask_) < ((next - gap) & mask_)) continue;  // it would move before its home
+    if (((next - wanted) & mask_) < ((next - gap) & mask_)) continue;  // the entry would move before its home slot
     table_[gap] = table_[next];
     gap = next;
   }

@@ -30,7 +30,7 @@ SwapSpace::~SwapSpace() {
 
 Result<int> SwapSpace::make_file() const {
   int file = ::open(directory_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {  // a file system without nameless files
+  if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {  // the file system has no nameless files
     std::string path = directory_ + "/sluice-swap-XXXXXX";
     file = ::mkostemp(path.data(), O_CLOEXEC);
     if (file >= 0) ::unlink(path.c_str());
@@ -61,7 +61,7 @@ Result<SwapHandle> SwapSpace::store(std::vector<std::byte> bytes) {
     image.bytes = std::move(bytes);
   } else {
     const Result<int> file = make_file();
-    if (!file.ok()) return resource_exhausted(file.status().message());  // no more of them, or the folder is gone
+    if (!file.ok()) return resource_exhausted(file.status().message());  // too many open files, or the folder is gone
     image.file = *file;
     for (std::size_t done = 0; done < size;) {
       const ssize_t written = ::pwrite(image.file, bytes.data() + done, size - done, static_cast<off_t>(done));

@@ -37,7 +37,7 @@ class SwapSpace {
  private:
   struct Image {
     std::vector<std::byte> bytes;  // in memory
-    int file = -1;                 // or here
+    int file = -1;                 // or in this file
     std::size_t size = 0;
     bool used = false;
   };

@@ -43,7 +43,7 @@ constexpr std::string_view kEndTexts[] = {
     "<eos>",
 };
 
-// <|end|> ends a channel, not the answer, where calls and returns have tokens of their own.
+// <|end|> ends a channel, not the answer, if calls and returns have tokens of their own.
 void add_ends_by_text(const GgufModel& model, std::set<std::int64_t>& ends) {
   const GgufValue* value = GgufFields(model, "tokenizer.ggml.").find("tokens");
   const auto* array = value == nullptr ? nullptr : std::get_if<GgufArray>(value);
@@ -62,7 +62,7 @@ void add_ends_by_text(const GgufModel& model, std::set<std::int64_t>& ends) {
 // Writes the token ids from the tokenizer's keys, and from its tokens.
 Status write_token_ids(const GgufModel& model, json::object& config) {
   GgufFields fields(model, "tokenizer.ggml.");
-  constexpr std::int64_t kNoId = UINT32_MAX;  // means none
+  constexpr std::int64_t kNoId = UINT32_MAX;  // this id means that there is none
   const auto read = [&](std::string_view key) {
     std::int64_t id = -1;
     fields.read(key, id, INT64_MIN, INT64_MAX);
@@ -110,7 +110,7 @@ Status write_common(const GgufModel& model, GgufFields& fields, json::object& co
   return write_token_ids(model, config);
 }
 
-// rope_freqs.weight divides the frequencies: how llama3's scaling travels.
+// Reads rope_freqs.weight, the divisors of the frequencies: GGUF files store llama3's scaling so.
 Status read_rope_divisors(const GgufModel& model, ModelConfig& config) {
   const TensorView* tensor = model.find(kRopeDivisors);
   if (tensor == nullptr) return {};
@@ -181,7 +181,7 @@ double GgufConfigWriter::number(std::string_view official, std::string_view key,
 
 json::object* GgufConfigWriter::rope() {
   number("rope_theta", "rope.freq_base", 10000.0);
-  double factor = 0;  // 0: none
+  double factor = 0;  // 0: no scaling
   fields_.read(fields_.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear", factor);
   std::string type = factor != 0 ? "linear" : "none";
   fields_.read("rope.scaling.type", type);

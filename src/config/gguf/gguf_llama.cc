@@ -17,6 +17,7 @@ constexpr GgufName kModelNames[] = {
     {"token_embd.weight", "model.embed_tokens.weight"},
     {"output_norm.weight", "model.norm.weight"},
     {"output.weight", "lm_head.weight"},
+    // Becomes a part of the config, not a weight.
     {"rope_freqs.weight", "", GgufLayout::kOfConfig},
 };
 
@@ -44,7 +45,7 @@ constexpr GgufName kLayerNames[] = {
 constexpr auto& kInterleavedNames = kLayerNames<GgufLayout::kInterleavedQueries, GgufLayout::kInterleavedKeys>;
 constexpr auto& kPlainNames = kLayerNames<GgufLayout::kSame, GgufLayout::kSame>;
 
-// head_dim, which keys, values and the rotation share.
+// Writes head_dim. Keys, values and the rotation must have the same one.
 void write_head_dim(GgufFields& fields, json::object& config) {
   const std::int64_t heads = config["num_attention_heads"].as_int64();
   const std::int64_t hidden = config["hidden_size"].as_int64();
@@ -62,7 +63,7 @@ void write_rope(GgufFields& fields, json::object& config) {
   GgufConfigWriter writer(fields, config);
   json::object* yarn = writer.rope();
   if (yarn == nullptr || !fields.has("rope.scaling.attn_factor")) return;
-  double factor = 1.0, multiplier = 1.0;  // the multiplier of YaRN's own attention factor
+  double factor = 1.0, multiplier = 1.0;  // `multiplier` multiplies YaRN's own attention factor
   fields.read("rope.scaling.factor", factor);
   fields.read("rope.scaling.attn_factor", multiplier);
   (*yarn)["attention_factor"] = multiplier * yarn_mscale(factor, 1.0);

@@ -81,7 +81,7 @@ void TokenDraws::send(const Exec& exec, const float* logits, std::size_t vocab, 
   rows_.resize(rows.size());
   if (rows.empty()) return;
   Exec own = exec;
-  if (own.kernels == nullptr) own.kernels = &scalar_kernels();  // a model that uses none
+  if (own.kernels == nullptr) own.kernels = &scalar_kernels();  // the model uses no CPU kernels
   SampleArgs args{.rows = static_cast<int>(rows.size()),
                   .vocab = static_cast<int>(vocab),
                   .logits = logits,

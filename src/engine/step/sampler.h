@@ -19,7 +19,7 @@ namespace sluice {
 
 struct Sampled {
   TokenId token = -1;
-  float logprob = 0.0F;           // when params.top_logprobs >= 0
+  float logprob = 0.0F;           // set if params.top_logprobs >= 0
   std::vector<TokenLogprob> top;  // the params.top_logprobs best, best first, then those of params.logprob_ids
 };
 

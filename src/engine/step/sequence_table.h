@@ -36,7 +36,7 @@ struct PendingRequest {
 struct SequenceAnswer {
   PendingRequest* request = nullptr;
   int choice = 0;
-  SamplingParams sampling;                           // with the choice's own seed
+  SamplingParams sampling;                           // parameters with the choice's own seed
   std::shared_ptr<TokenConstraint> constraint = {};  // its own; null: none
   std::shared_ptr<RuledTokens> ruled = {};           // its own; null: no rules
 
@@ -45,7 +45,7 @@ struct SequenceAnswer {
 };
 
 struct NewSequence {
-  std::vector<TokenId> prompt;                         // at least one
+  std::vector<TokenId> prompt;                         // at least one token
   std::shared_ptr<const RequestOptions> options = {};  // null: the defaults
   SequenceAnswer answer = {};
   // Filled from its `start` on while the prompt is computed; null: not wanted.
@@ -82,14 +82,14 @@ struct LiveSequence {
   DraftSource predicted_by = DraftSource::kMtp;
   std::unique_ptr<CopiedDrafts> copies;
   bool complete = false;  // the token on its way is its last: it has left scheduler and memory
-  StateSlot slot;         // while running
+  StateSlot slot;         // its state, while it runs
   SwapHandle swapped;     // while its state is in the swap space
   Position swapped_position = 0;
   std::unique_ptr<BlockChain> chain;
   std::shared_ptr<PromptCount> count;             // shared by all sequences of the prompt
   std::shared_ptr<PromptLogprobs> logprobs;       // its prompt's so far; null: not wanted
   std::shared_ptr<const RequestOptions> options;  // its request's; never null while alive
-  ExportedRows rows;                              // not taken yet
+  ExportedRows rows;                              // exported rows that no output has taken yet
   Position exported = 0;                          // the first position whose row is still to be exported
   PrefixHit hit;                                  // the last lookup's
   int expected_begin = 0, expected_end = 0;       // blocks that the prefix cache expects from it

@@ -38,8 +38,8 @@ struct DrawnToken {
   SequenceId id;
   const SampledRow* row = nullptr;
   const Status* bound = nullptr;  // ok if rules and constraint leave a token to draw
-  bool drafted = false;           // it was drafted,
-  bool predicted = false;         // by the client's prediction
+  bool drafted = false;           // the token was drafted
+  bool predicted = false;         // the draft was of the client's prediction
 };
 
 // A pointer that is null once it was moved from.

@@ -23,7 +23,7 @@ std::uint64_t first_word(const StepItem& item) {
          (std::uint64_t{item.sequence} << 32);
 }
 
-std::uint64_t mixed(std::uint64_t x) {  // the finaliser of SplitMix64
+std::uint64_t mixed(std::uint64_t x) {  // a hash: the finaliser of SplitMix64
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
   return x ^ (x >> 31);
@@ -138,7 +138,7 @@ std::vector<StepRecord> StepRecorder::read(std::uint64_t number, std::size_t mos
   std::vector<StepRecord> records;
   for (; number < end && records.size() < most; ++number) {
     StepRecord record;
-    // A record that can no longer be read is older than all that can.
+    // A record that was overwritten is older than all that can be read, so those before it are dropped.
     if (read_one(number, &record)) {
       records.push_back(std::move(record));
     } else {

@@ -195,7 +195,7 @@ DraftTimes measure_draft_times(Runner& runner) {
   const auto time = [&](int rows) {
     const auto count = static_cast<std::size_t>(rows);
     const StepSpan span{.sequence = {},
-                        .ids = std::span(ids).subspan(steps++ % kMostRows, count),  // other experts each time
+                        .ids = std::span(ids).subspan(steps++ % kMostRows, count),  // new tokens bring other experts
                         .logit_rows = std::span(all_rows).first(count)};
     const Result<double> seconds = sequence->time(span, std::min(rows, most_draws));
     spent += seconds.ok() ? *seconds : kLongEnough;
@@ -220,7 +220,7 @@ DraftTimes measure_draft_times(Runner& runner) {
         if (const Result<double> seconds = time(of.rows); seconds.ok()) of.seconds = std::min(of.seconds, *seconds);
       }
     }
-  } while (spent > before && spent < again_from + kQuick && !long_enough());  // until none is quick enough
+  } while (spent > before && spent < again_from + kQuick && !long_enough());  // repeats rows that are quick enough
   return {.rows = row_table(timed), .draft = drafts(runner) ? time_draft(*sequence) : 0};
 }
 

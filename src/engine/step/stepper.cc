@@ -17,7 +17,7 @@ namespace {
 // The cost of a preemption, for the choice between swapping and computing again. It is measured once, and only if there
 // is a swap space. It changes no bit of any answer.
 struct PreemptionCosts {
-  double row = 0, page = 0;  // seconds
+  double row = 0, page = 0;  // seconds to compute a row, to swap a page
 };
 
 PreemptionCosts measure_costs(Runner& runner, const EngineSetup& options) {
@@ -108,7 +108,7 @@ SequenceId Stepper::add(NewSequence given) {
   s.options = given.options != nullptr ? std::move(given.options) : share({});
   const RequestOptions& options = *s.options;
   s.counts = {.prompt_tokens = static_cast<int>(s.tokens.size()),
-              .max_tokens = std::max(1, options.max_tokens),  // one is drawn in vain where none is asked for
+              .max_tokens = std::max(1, options.max_tokens),  // at least one token is drawn, even if none is asked for
               .priority = options.priority};
   s.answer = given.answer;
   s.logprobs = std::move(given.logprobs);
@@ -218,7 +218,7 @@ Status Stepper::begin_step() {
   decoded_ = DecodedRows::of(plan_);
   carry_out_plan();
   blocked_ = plan_.empty() && plan_.preemptions.empty();
-  const bool all_wait = blocked_ && scheduler_.paused() > 0;  // for readers: nothing to write down but how often
+  const bool all_wait = blocked_ && scheduler_.paused() > 0;  // such plans are counted, not recorded
   if (recorder_ != nullptr && !all_wait) record_plan();
   idle_plans_ += recorder_ != nullptr && all_wait;
   build_spans();
@@ -242,7 +242,7 @@ Status Stepper::begin_step() {
 
 void Stepper::commit() {
   for (std::size_t i = 0; i < step_spans_.size(); ++i) {
-    if (!step_ids_[i] || step_spans_[i].draft_count() > 0) continue;  // ended since; commit_drafts()
+    if (!step_ids_[i] || step_spans_[i].draft_count() > 0) continue;  // ended, or left to commit_drafts()
     keep_rows(i, step_spans_[i].rows());
   }
   if (!drafted_) step_spans_.clear();
@@ -274,7 +274,7 @@ void Stepper::draw(SequenceId id, std::size_t row, const SamplingParams& samplin
   const auto drafts = static_cast<std::size_t>(draft_count(id));
   for (std::size_t i = 0; i <= drafts; ++i) {
     drawn_.push_back(id);
-    const std::int32_t slot = drafts > 0 ? -1 : s.slot.value;  // the last right one is not known there
+    const std::int32_t slot = drafts > 0 ? -1 : s.slot.value;  // the device cannot know the last right draft
     draw_rows_.push_back(sample_row(sampling, row + i, static_cast<Position>(s.tokens.size() + i), slot));
   }
 }
@@ -285,7 +285,7 @@ void Stepper::send() {
   runner_->draw(draw_rows_);
   draw_rows_.clear();
   for (const SequenceId id : drawn_) {
-    if (!id) continue;  // ended since
+    if (!id) continue;  // the sequence has ended
     LiveSequence& s = sequence(id);
     if (s.span >= 0 || s.generated() + 1 < s.counts.max_tokens) continue;
     scheduler_.end(id);
@@ -342,13 +342,13 @@ void Stepper::build_spans() {
   logits_rows_.clear();
   drafts_.clear();
   score_requests_.clear();
-  const auto rows = static_cast<std::size_t>(plan_.rows);  // the plan's: pointers into these stay valid
+  const auto rows = static_cast<std::size_t>(plan_.rows);  // an upper bound: pointers into these stay valid
   row_indices_.reserve(rows);
   drafts_.reserve(rows);
   score_requests_.reserve(rows);
   for (const Span& span : plan_.spans) {
     LiveSequence& s = sequence(span.sequence);
-    if (!s.slot) continue;  // its state was lost on the way back
+    if (!s.slot) continue;  // its state was lost while it was swapped in
     SLUICE_CHECK(runner_->position(s.slot) == span.first_position, "a sequence is where the scheduler thinks it is");
     s.span = static_cast<int>(step_spans_.size());
     s.source = span.source;

@@ -187,7 +187,7 @@ class Stepper final {
   StepPlan plan_;
   DecodedRows decoded_, decoded_before_;  // the last plan's, the previous plan's
   SequenceTable sequences_;
-  std::vector<std::uint32_t> numbers_;  // by SequenceId: its number
+  std::vector<std::uint32_t> numbers_;  // the number of each sequence, by SequenceId
   std::vector<SequenceId> sampled_, failed_;
   std::vector<StepSpan> step_spans_;
   std::vector<SequenceId> step_ids_;          // the sequences of step_spans_
@@ -203,7 +203,7 @@ class Stepper final {
   } watched_;  // drafts of the model since the last check
   Drafter drafter_;
   StepRecorder* recorder_ = nullptr;
-  int idle_plans_ = 0;                // since the last item
+  int idle_plans_ = 0;                // plans without a row since the last recorded item
   bool state_lost_ = false;           // this plan restores a sequence whose state was lost
   std::int64_t step_began_ns_ = -1;   // start of the open record; -1: no step was begun since the last
   std::vector<SequenceId> drawn_;     // sequences whose tokens are on their way, or are about to be drawn

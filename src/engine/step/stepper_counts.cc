@@ -36,7 +36,7 @@ void Stepper::count_admission(LiveSequence& s) {
 void Stepper::count_rows() {
   for (const Span& span : plan_.spans) {
     const LiveSequence& s = sequence(span.sequence);
-    if (!s.slot) continue;  // its state was lost on the way back
+    if (!s.slot) continue;  // its state was lost while it was swapped in
     const Position begin = span.first_position, end = begin + span.rows - span.drafts;
     const Position prompt_end = std::clamp(s.counts.prompt_tokens, begin, end);
     const Position first_time = std::clamp(s.count->reached, begin, prompt_end);

@@ -16,7 +16,7 @@ void Stepper::offer_drafts() {
   if (most_drafts_ == 0) return;
   for (int i = 0; i < scheduler_.decoding(); ++i) {
     const SequenceId id = scheduler_.decoding(i);
-    // True if its tokens are known.
+    // Offers drafts if the sequence's tokens are all known.
     if (sequence(id).draw < 0 && !exports(sequence(id))) offer_drafts(id);
   }
 }
@@ -70,7 +70,7 @@ void Stepper::offer_copies(SequenceId id) {
   if (match.length == 0) return;
   const int drafts = s.copies->copy(match, std::span(s.proposal).first(static_cast<std::size_t>(most_drafts_)));
   s.predicted = s.copies->predicted(match);
-  constexpr int kShort = 3, kLong = 8;  // tokens
+  constexpr int kShort = 3, kLong = 8;  // lengths of drafts, in tokens
   const DraftSource source = match.skips              ? DraftSource::kShortCopy
                              : s.predicted            ? DraftSource::kPredicted
                              : match.length <= kShort ? DraftSource::kShortCopy
@@ -110,7 +110,7 @@ int Stepper::draft_count(SequenceId id) const {
   return s.span < 0 ? 0 : step_spans_[static_cast<std::size_t>(s.span)].draft_count();
 }
 
-// The drafts that are what was drawn, up to the first that is not; `rows` are those of the span.
+// Returns how many drafts equal the tokens that were drawn, up to the first that differs. `rows` are the span's.
 std::size_t Stepper::right_drafts(std::span<const TokenId> drafts, std::span<const SampledRow> rows) {
   std::size_t right = 0;
   while (right < drafts.size() && rows[right].status == SampleStatus::kOk && rows[right].token == drafts[right]) {
@@ -158,7 +158,7 @@ void Stepper::commit_drafts() {
   drafted_ = false;
 }
 
-// The rows of a span with drafts whose tokens the sequence has. The newest token has none.
+// Returns how many rows of a span with drafts belong to tokens of the sequence. The newest token has no row.
 int Stepper::appended_rows(const LiveSequence& s) const {
   return static_cast<int>(s.tokens.size()) - 1 - runner_->position(s.slot);
 }

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Draws of one sequence stand together.
+// The draws of one sequence are neighbours.
 void Stepper::gather_masked() {
   masked_.clear();
   statuses_.assign(drawn_.size(), {});
@@ -56,11 +56,11 @@ void Stepper::mask(const Masked& masked) {
     Status& status = statuses_[masked.draw + j];
     try {
       status = mask_row(s, allowed, &row);
-    } catch (const std::exception& failure) {  // such as a lack of memory: ends this answer, and no other
+    } catch (const std::exception& failure) {  // such as a lack of memory: ends only this answer
       status = internal_error(fmt::format("the tokens that may come next: {}", failure.what()));
     }
     row.allowed = status.ok() ? allowed.data() : nullptr;
-    if (row.bias != nullptr && masked.rows > 1) {  // the next row has another one
+    if (row.bias != nullptr && masked.rows > 1) {  // the next row has another bias
       float* kept = biases_.data() + (masked.bias + j) * runner_->vocab_size();
       std::copy_n(row.bias, runner_->vocab_size(), kept);
       row.bias = kept;

@@ -1,4 +1,4 @@
-// Stepper: what is written down of its steps, and where it stands.
+// Stepper: records its steps, and makes the snapshot of its state.
 #include <algorithm>
 #include <utility>
 

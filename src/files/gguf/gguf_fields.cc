@@ -19,7 +19,8 @@ std::optional<std::int64_t> as_integer(const GgufValue& value) {
   return std::nullopt;
 }
 
-// Finite only.
+// Returns a finite number. An f32 becomes the f64 of its shortest decimal, which config.json has: 1e-6 instead of
+// 9.99999997e-7.
 std::optional<double> as_number(const GgufValue& value) {
   std::optional<double> number;
   if (const auto* f64 = std::get_if<double>(&value)) number = *f64;

@@ -26,7 +26,7 @@ constexpr std::uint64_t kMaxKeyBytes = 65535;
 constexpr int kMaxArrayDepth = 4;
 // The least that a metadata entry (key length, a byte of key, type, a byte of value) and a tensor's entry can take.
 constexpr std::uint64_t kMinEntryBytes = 8 + 1 + 4 + 1, kMinTensorBytes = 8 + 1 + 4 + 4 + 8;
-constexpr std::byte kNoTensorData{};  // what a tensor without elements may point to
+constexpr std::byte kNoTensorData{};  // tensors without elements point here
 
 std::string in_quotes(std::string_view text) {
   const boost::json::value value(text);
@@ -79,7 +79,7 @@ class Cursor {
     return text;
   }
 
-  // A number of things of which each takes at least `least` bytes.
+  // Reads a number of things of which each takes at least `least` bytes.
   Status read_count(std::uint64_t& count, std::uint64_t least, std::string_view what) {
     const std::size_t start = offset_;
     SLUICE_RETURN_IF_ERROR(read(count, what));
@@ -195,7 +195,7 @@ class GgufFile::Parser {
     SLUICE_RETURN_IF_ERROR(read_header());
     for (std::uint64_t i = 0; i < entries_; ++i) SLUICE_RETURN_IF_ERROR(read_entry());
     SLUICE_RETURN_IF_ERROR(read_alignment());
-    // Checked again: the metadata has taken its part of what was left.
+    // Checked again: the metadata has used a part of the file.
     if (tensors_ > cursor_.left() / kMinTensorBytes) {
       return invalid_argument(
           fmt::format("offset {}: expected at most {} tensors in the {} bytes that follow, found {}; "
@@ -290,7 +290,7 @@ class GgufFile::Parser {
     return {};
   }
 
-  // The data begin at the first aligned place after the table; offsets count from there.
+  // The data begin at the first aligned offset after the table; tensors' offsets count from there.
   Status place_tensors() {
     const std::uint64_t end = (cursor_.offset() + alignment_ - 1) / alignment_ * alignment_;
     const auto data =

@@ -17,7 +17,7 @@ std::string part_name(std::string_view stem, std::uint64_t part, std::uint64_t c
   return fmt::format("{}-{:05}-of-{:05}.gguf", stem, part + 1, count);
 }
 
-// A number that says how a model was split; none when the file does not say.
+// Returns a number that says how a model was split; nullopt if the file does not say.
 Result<std::optional<std::uint64_t>> split_number(const GgufFile& file, std::string_view key) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return std::optional<std::uint64_t>();
@@ -28,7 +28,7 @@ Result<std::optional<std::uint64_t>> split_number(const GgufFile& file, std::str
                                       describe_gguf(&found->second)));
 }
 
-// The file is part `part` of `count`.
+// Checks that the file is part `part` of `count`.
 Status check_part(const GgufFile& file, std::uint64_t part, std::uint64_t count) {
   SLUICE_ASSIGN_OR_RETURN(const auto found_part, split_number(file, "split.no"));
   SLUICE_ASSIGN_OR_RETURN(const auto found_count, split_number(file, "split.count"));

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kLayerPrefix = "blk.";
 constexpr std::int64_t kMaxExpertsOfATensor = 1 << 16;
 
-// A name of a layer's tensor in two: "12" and what comes after "blk.12.". None for other names.
+// The name of a layer's tensor in two parts: "12", and the rest after "blk.12.".
 struct LayerName {
   std::string_view layer, rest;
 };
@@ -28,7 +28,7 @@ std::optional<LayerName> split_layer_name(std::string_view name) {
   return LayerName{layer, name.substr(dot + 1)};
 }
 
-// `pattern` with its "{}" replaced.
+// Returns `pattern` with its "{}" replaced.
 std::string fill(std::string_view pattern, std::string_view number) {
   const std::size_t place = pattern.find("{}");
   if (place == std::string_view::npos) return std::string(pattern);
@@ -97,7 +97,7 @@ Status GgufTensors::add_as(const GgufName& name, const std::string& layer, const
           fmt::format("{}: expected a tensor {}attn_v_b.weight, as there is {}", model_->path(), layer, tensor.name));
     }
     case GgufLayout::kSplitValues:
-      if (model_->find(layer + "attn_k_b.weight") != nullptr) return {};  // added with the keys
+      if (model_->find(layer + "attn_k_b.weight") != nullptr) return {};  // added together with attn_k_b
       return invalid_argument(
           fmt::format("{}: expected a tensor {}attn_k_b.weight, as there is {}", model_->path(), layer, tensor.name));
   }

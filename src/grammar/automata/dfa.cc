@@ -36,7 +36,7 @@ void append_edge(std::vector<ByteEdge>& edges, int low, int high, std::int32_t t
   }
 }
 
-// Adds what empty edges reach; `begin` and `end`: whether those that hold there count.
+// Adds the states that empty edges reach. `begin` and `end` say whether edges that hold only there count.
 void close(const Nfa& nfa, States& states, bool begin, bool end) {
   std::set<std::int32_t> seen(states.begin(), states.end());
   States open = states;
@@ -75,7 +75,7 @@ class Determinizer {
   }
 
  private:
-  static constexpr std::size_t kMostWork = 20'000'000;  // states of sets that were made, also of those known before
+  static constexpr std::size_t kMostWork = 20'000'000;  // states of all sets that were made, known ones included
 
   void expand(std::size_t index) {
     std::vector<ByteEdge> all;
@@ -233,7 +233,7 @@ class Refinement {
     is_dirty_.assign(dfa.states.size(), true);
   }
 
-  // The class of each state, numbered as the states come; nullopt: that takes too much.
+  // Returns the class of each state, numbered as the states come; nullopt if that takes too much work.
   std::optional<std::vector<std::int32_t>> run() {
     const std::size_t most = kMostLooks * dfa_.states.size();
     for (std::size_t looks = 0; !dirty_.empty();) {
@@ -252,10 +252,10 @@ class Refinement {
   }
 
  private:
-  static constexpr std::size_t kMostLooks = 60;  // at each state, on average
+  static constexpr std::size_t kMostLooks = 60;  // visits of a state, on average
   struct Look {
     std::int32_t of_class = 0, state = 0;
-    std::size_t begin = 0, end = 0;  // its edges in seen_, as they lead to classes
+    std::size_t begin = 0, end = 0;  // range of its edges to classes, in seen_
   };
 
   Look look(std::int32_t state) {
@@ -353,9 +353,9 @@ class Refinement {
   const Dfa& dfa_;
   std::vector<std::int32_t> classes_;
   std::vector<States> before_, members_;  // for each state: the states with an edge to it; the states of each class
-  States dirty_;                          // to be looked at
+  States dirty_;                          // states to visit in this round
   std::vector<std::pair<std::int32_t, std::int32_t>>
-      moved_;  // in this round: members of a class are now one of their own
+      moved_;  // (old class, new class) of members that moved in this round
   std::vector<bool> is_dirty_;
   std::vector<ByteEdge> seen_;
   std::vector<Look> looks_;
@@ -404,7 +404,7 @@ Result<Dfa> subtract(const Dfa& a, const Dfa& b) {
 }
 
 Dfa reduce(Dfa dfa) {
-  constexpr std::size_t kMostRefined = 20'000;  // larger ones count something
+  constexpr std::size_t kMostRefined = 20'000;  // larger automata count something, and do not shrink
   dfa = trim(std::move(dfa));
   if (dfa.states.size() > kMostRefined) return dfa;
   const auto found = Refinement(dfa).run();

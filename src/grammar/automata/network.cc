@@ -92,7 +92,7 @@ Result<Network> NetworkBuilder::finish(std::int32_t root) {
 
 // A call of a rule that may be empty is also an empty edge; so within a matcher every call takes a byte.
 void NetworkBuilder::find_empty_rules() {
-  std::vector<bool> ends(states_.size());  // without a byte
+  std::vector<bool> ends(states_.size());  // states that end without a byte
   for (bool changed = true; changed;) {
     changed = false;
     for (std::size_t i = states_.size(); i-- > 0;) {
@@ -120,8 +120,8 @@ void NetworkBuilder::find_empty_rules() {
 // needed after it. Level by level: what a level adds can only be used by it and later ones.
 void NetworkBuilder::find_depths() {
   struct Before {
-    std::vector<std::int32_t> steps;                             // by a byte or nothing
-    std::vector<std::pair<std::int32_t, std::int32_t>> callers;  // (state, rule) that go on here
+    std::vector<std::int32_t> steps;                             // states reached by a byte or an empty edge
+    std::vector<std::pair<std::int32_t, std::int32_t>> callers;  // (state, rule) of calls that return here
   };
   std::vector<Before> before(states_.size());
   std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> calls_of(rules_.size());  // (state, to)
@@ -147,7 +147,7 @@ void NetworkBuilder::find_depths() {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (states_[i].ends) reach(static_cast<std::int32_t>(i), 0);
   }
-  std::vector<std::int32_t> usable;  // rules whose depth is the level before
+  std::vector<std::int32_t> usable;  // rules of the previous level
   for (int level = 0; level <= kMaxRuleDepth; ++level) {
     for (const std::int32_t rule : usable) {
       for (const auto& [from, to] : calls_of[static_cast<std::size_t>(rule)]) {

@@ -34,7 +34,7 @@ struct NetworkState {
   std::vector<CallEdge> calls;
   std::vector<std::int32_t> reach;  // this state and what empty edges reach, of those that have bytes, calls or the end
   bool ends = false;                // the rule may end here
-  bool only_ends = false;           // nothing else is reached from here but the end of the rule
+  bool only_ends = false;           // only the end of the rule is reached from here
   std::uint8_t plain_run = 0;  // texts of this many plain characters (token_trie.h) go on; kMaxPlainRun: of any length
   std::int16_t least_depth = 0;  // rules that must be opened below this one before it can end
 };

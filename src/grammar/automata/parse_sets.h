@@ -32,7 +32,7 @@ inline constexpr std::size_t kMostParses = 3'000;  // most parses of one set
 inline constexpr std::size_t kMostWork = 500'000;  // states entered for what follows one set
 
 struct Parse {
-  std::int32_t state = 0;  // one that has bytes
+  std::int32_t state = 0;  // a state with byte edges
   StackId stack = kRootStack;
 
   bool operator==(const Parse&) const = default;
@@ -57,8 +57,8 @@ class ParseSets {
 
   explicit ParseSets(const Network& network);
 
-  SetId start();                             // at the start of the root rule, nothing read
-  SetId at(std::int32_t state);              // in this state of a rule, at the bottom of everything
+  SetId start();                             // the start of the root rule, with nothing read
+  SetId at(std::int32_t state);              // this state of a rule, on an empty stack
   SetId after_return(StackId stack);         // where the calls of this stack return to; may be kNoSet
   SetId step(SetId set, std::uint8_t byte);  // any of them may be kTooMany
 

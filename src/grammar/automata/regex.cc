@@ -94,7 +94,7 @@ class RegexParser {
         count = braces();
       }
       if (!count) break;
-      take('?');  // lazy: the same texts
+      take('?');  // a lazy repetition matches the same texts
       if (one.kind == Kind::kRepeat && one.least == 0 && one.most == -1) continue;
       if (one.kind == Kind::kBegin || one.kind == Kind::kEnd) fail("^ and $ cannot be repeated");
       Expression out{.kind = Kind::kRepeat, .least = count->first, .most = count->second};
@@ -345,7 +345,7 @@ LookAheads split_look_aheads(std::string_view pattern) {
   const LookAheads whole{.heads = {}, .rest = std::string(pattern)};
   LookAheads out;
   std::size_t begin = 0, depth = 0;
-  std::size_t rest = 1;  // after ^ and the look-aheads so far
+  std::size_t rest = 1;  // where the pattern goes on after ^ and the look-aheads
   bool in_class = false;
   if (!pattern.starts_with("^(?=") && !pattern.starts_with("^(?!")) return whole;
   for (std::size_t i = 1; i < pattern.size(); ++i) {
@@ -382,7 +382,7 @@ Result<Expression> parse_regex(std::string_view pattern, std::string_view what) 
 }
 
 std::int32_t append_expression(Nfa& nfa, const Expression& e, std::int32_t from) {
-  if (nfa.too_large()) return from;  // determinize() says so
+  if (nfa.too_large()) return from;  // determinize() reports it
   switch (e.kind) {
     case Kind::kCharacters: {
       const std::int32_t to = nfa.add_state();

@@ -7,9 +7,9 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kLeastClass = 8;                       // bytes; of fewer a walk is short
-constexpr std::size_t kMostParsed = 4;                       // parses of a set of a chain
-constexpr std::size_t kMostLarge = 16, kLeastLarge = 1'000;  // parts of a trie that are shared; nodes of one
+constexpr std::size_t kLeastClass = 8;                       // bytes; with fewer a walk is short
+constexpr std::size_t kMostParsed = 4;                       // most parses in a set of a chain
+constexpr std::size_t kMostLarge = 16, kLeastLarge = 1'000;  // shared parts of a trie; nodes of a part
 constexpr std::size_t kLeastChain = 3;                       // sets; a shorter chain saves nothing
 // The limits of what is made before a mask is asked for: some tenths of a second, and half of what may be kept
 // (token_masks.cc).

@@ -64,7 +64,7 @@ class RunMasks {
     auto operator<=>(const Exit&) const = default;
   };
   struct Behind {
-    ByLength tokens, returns;  // by the length before the exit
+    ByLength tokens, returns;  // by the length of the token before it leaves the chain
     std::size_t work = 0;
     bool known = false;
   };
@@ -75,7 +75,7 @@ class RunMasks {
     std::size_t byte_class;
   };
   struct Subtree {
-    std::vector<std::uint32_t> words, returns;  // as Made
+    std::vector<std::uint32_t> words, returns;  // see Made
     std::size_t work = 0;
     bool known = false;
   };
@@ -100,7 +100,7 @@ class RunMasks {
   const bool with_returns_;
   std::vector<ByteClass> classes_;
   std::map<Exit, Behind> behind_;
-  std::map<std::pair<std::uint32_t, SetId>, Subtree> subtrees_;  // for nodes that are large
+  std::map<std::pair<std::uint32_t, SetId>, Subtree> subtrees_;  // subtrees of large nodes
   std::vector<std::pair<std::uint32_t, SetId>> to_walk_;         // (node, set): exits that no other place shares
   std::size_t bytes_ = 0, prepared_work_ = 0;
   std::set<SetId> prepared_;

@@ -12,9 +12,9 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kMostListed = 2'000;          // tokens; more become bits
-constexpr std::size_t kMostKept = 64 << 20;         // bytes for states; beyond, the walk is done each time
-constexpr std::int32_t kMostPrepared = 1'000;       // states that prepare() looks at
-constexpr std::size_t kMostWalkedBytes = 16 << 20;  // bytes of the workshop, which is made anew beyond
+constexpr std::size_t kMostKept = 64 << 20;         // bytes of kept masks; beyond, each mask is walked anew
+constexpr std::int32_t kMostPrepared = 1'000;       // states that prepare() visits
+constexpr std::size_t kMostWalkedBytes = 16 << 20;  // bytes of the workshop; beyond, it is made anew
 
 bool calls_rules(const Network& network) {
   for (std::size_t s = 0; s < network.size(); ++s) {
@@ -148,7 +148,8 @@ TokenMasks::Found TokenMasks::allowed(ParseSets& sets, SetId set, std::span<std:
     for (const std::int32_t id : known->tokens) set_bit(words, id);
     if (known->returns.empty()) continue;
     const SetId behind = sets.after_return(parse.stack);
-    if (behind == kNoSet || (behind != kTooMany && sets.set(behind).parses.empty())) continue;  // nothing goes on there
+    if (behind == kNoSet || (behind != kTooMany && sets.set(behind).parses.empty()))
+      continue;  // no parse goes on there
     const auto& nodes = known->level->nodes;
     TokenWalk walk(nodes, sets);
     for (const std::uint32_t node : known->returns) {

@@ -47,7 +47,7 @@ class TokenMasks {
     const TokenTrie::Level* level = nullptr;
     bool has_plain = false;              // the level's plain tokens are allowed, too
     std::vector<std::int32_t> tokens;    // allowed within the rule; or
-    std::vector<std::uint32_t> bits;     // the same
+    std::vector<std::uint32_t> bits;     // the same tokens as bits
     std::vector<std::uint32_t> returns;  // nodes after which the rule may end and tokens go on
     std::size_t work = 0;                // what that took; above kMostMaskWork: it is not known
   };
@@ -67,7 +67,7 @@ class TokenMasks {
 
   const std::shared_ptr<const TokenTrie> trie_;
   const Network network_;
-  const bool has_calls_;  // else no rule ends but with the text
+  const bool has_calls_;  // false: rules end only with the text
   mutable Mutex mutex_;
   mutable std::unordered_map<std::int32_t, std::shared_ptr<const OfState>> states_ SLUICE_GUARDED_BY(mutex_);
   mutable std::unique_ptr<Workshop> workshop_ SLUICE_GUARDED_BY(mutex_);

@@ -44,7 +44,7 @@ std::vector<TokenTrie::Node> build_nodes(const TokenTrie& trie, const std::vecto
 std::uint64_t byte_kind(std::uint8_t byte) {
   static constexpr std::array<std::uint8_t, 256> kKinds = [] {
     std::array<std::uint8_t, 256> kinds{};
-    std::uint8_t own = 24;  // the first that is of one byte alone
+    std::uint8_t own = 24;  // the first symbol that stands for one byte
     for (std::size_t b = 0; b < 256; ++b) {
       const bool letter = (b | 0x20) >= 'a' && (b | 0x20) <= 'z', digit = b >= '0' && b <= '9';
       if (b >= 0x80) {

@@ -209,7 +209,7 @@ bool JsonText::has_banned(std::string_view text) const {
 // Appends the string as it would an automaton, without making one: there are many keys.
 std::int32_t JsonText::string_of(std::int32_t from, std::string_view content) {
   const std::int32_t end = builder_.add_state();
-  if (has_banned(content)) return end;  // which nothing reaches
+  if (has_banned(content)) return end;  // no edge reaches this state
   std::int32_t at = builder_.add_literal(from, "\"");
   for (const char c : content) {
     const auto byte = static_cast<std::uint8_t>(c);

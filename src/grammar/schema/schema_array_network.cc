@@ -57,7 +57,7 @@ Status SchemaNetwork::add_array(std::int32_t rule, const ArrayProduct& array) {
   if (!array.unique.empty() && array.most > 1) return add_unique(rule, array);
   if (array.contained.size() > 4) return invalid_argument("more than four counts of contained items in one array");
   const std::int64_t places = places_of(array);
-  std::map<std::pair<std::int64_t, Counts>, std::int32_t> behind;  // an item: the state
+  std::map<std::pair<std::int64_t, Counts>, std::int32_t> behind;  // state after an item, by (place, counts)
   std::vector<std::pair<std::int64_t, Counts>> open;
   const auto may_end = [&](std::int64_t count, const Counts& counts) {
     bool all = count >= array.least;
@@ -94,8 +94,8 @@ Status SchemaNetwork::add_array(std::int32_t rule, const ArrayProduct& array) {
 
 // The values that items may have, as they are written, and which may stand at each place.
 struct SchemaNetwork::UniqueValues {
-  std::vector<std::pair<bool, std::string>> values;  // whether a string, and its characters; or the JSON
-  std::vector<unsigned> at;                          // for each place: bits of values
+  std::vector<std::pair<bool, std::string>> values;  // (true, a string's characters) or (false, JSON)
+  std::vector<unsigned> at;                          // for each place: bits of its values
 };
 
 namespace {

@@ -78,7 +78,7 @@ SchemaExpander::Products SchemaExpander::items(const Keyword& k, bool holds, con
 }
 
 SchemaExpander::Products SchemaExpander::contains(const Keyword& k, bool holds, const SchemaProduct& product) {
-  if (k.name != "contains") {  // part of contains
+  if (k.name != "contains") {  // minContains and maxContains are read with contains
     if (!count_of(k)) return {};
     return holds ? Products{product} : Products{};
   }

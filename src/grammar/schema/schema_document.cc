@@ -36,7 +36,7 @@ std::string_view text_at(const boost::json::object& object, std::string_view key
 // The URL that `reference` (without a fragment) means in a document of the URL `base`.
 std::string joined(std::string_view base, std::string_view reference) {
   const std::size_t colon = reference.find(':'), slash = reference.find('/');
-  if (colon != reference.npos && colon < slash) return std::string(reference);  // has a scheme
+  if (colon != reference.npos && colon < slash) return std::string(reference);  // an absolute URL
   const std::size_t authority = base.find("://");
   const std::size_t host_end = authority == base.npos ? 0 : std::min(base.find('/', authority + 3), base.size());
   if (reference.starts_with('/')) return std::string(base.substr(0, host_end)) + std::string(reference);
@@ -107,7 +107,7 @@ Result<Literal> SchemaDocument::resolve(std::string_view reference, const std::s
   };
   const std::size_t hash = std::min(reference.find('#'), reference.size());
   const std::string_view url = reference.substr(0, hash);
-  auto resource = resources_.begin();  // the root's
+  auto resource = resources_.begin();  // the root's resource
   for (auto at = resources_.begin(); at != resources_.end(); ++at) {
     const bool is_around = from.starts_with(at->first + "/");
     if (is_around && at->first.size() >= resource->first.size()) resource = at;

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kMaxSchemaDepth = 150;  // schemas of one and the same value within each other
+constexpr int kMaxSchemaDepth = 150;  // nested schemas that describe one value
 
 // A count so large that no answer reaches it, as generators write for "any".
 bool is_no_limit(std::string_view name, const boost::json::value& value) {

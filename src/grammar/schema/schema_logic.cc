@@ -37,7 +37,7 @@ SchemaExpander::Products SchemaExpander::one_of(const Keyword& k, bool holds, co
   const auto schemas = children(k);
   if (!schemas) return {};
   Products out;
-  if (!holds) {  // none, or two
+  if (!holds) {  // not exactly one holds: none, or two
     std::vector<Literal> negated;
     for (const Literal schema : *schemas) negated.push_back(SchemaDocument::negated(schema));
     out = apply_all(negated, product);
@@ -76,7 +76,8 @@ SchemaExpander::Products SchemaExpander::negation(const Keyword& k, bool holds, 
 
 SchemaExpander::Products SchemaExpander::condition(const Keyword& k, bool holds, const SchemaProduct& product) {
   const auto condition = child(k, k.value, "");
-  if (!condition || k.name != "if") return condition && holds ? Products{product} : Products{};  // part of if
+  if (!condition || k.name != "if")
+    return condition && holds ? Products{product} : Products{};  // then and else are read with if
   if (holds && !k.schema.contains("then") && !k.schema.contains("else")) return {product};
   Products out;
   for (const bool met : {true, false}) {
@@ -105,12 +106,12 @@ SchemaExpander::Products SchemaExpander::reference(const Keyword& k, bool holds,
   return apply(holds ? *schema : SchemaDocument::negated(*schema), product);
 }
 
-// Says nothing of a value.
+// The keyword says nothing of a value.
 SchemaExpander::Products SchemaExpander::ignored(const Keyword&, bool holds, const SchemaProduct& product) {
   return holds ? Products{product} : Products{};
 }
 
-// Says nothing either, by JSON Schema's rule for keywords that a reader does not know.
+// The keyword says nothing, by JSON Schema's rule for unknown keywords.
 SchemaExpander::Products SchemaExpander::unknown(const Keyword& k, bool holds, const SchemaProduct& product) {
   if (k.name != "id" || !document_.has_plain_ids()) remark(k.pointer);
   return holds ? Products{product} : Products{};

@@ -38,13 +38,13 @@ void require_property(ObjectProduct& object, std::string_view name) {
   add_property(object, name, {});
 }
 
-// True if the property itself says that it is required, as draft 3 has it, and some generators still.
+// Returns whether the property itself says that it is required, as draft 3 and some generators have it.
 bool is_required_itself(const boost::json::value& schema) {
   const boost::json::value* required = schema.is_object() ? schema.get_object().if_contains("required") : nullptr;
   return required != nullptr && required->is_bool() && required->get_bool();
 }
 
-// The strings of an array; false: it is none.
+// Reads the strings of an array; false if the value is none.
 bool read_names(const boost::json::value& value, std::vector<std::string>& out) {
   if (!value.is_array()) return false;
   for (const boost::json::value& name : value.get_array()) {
@@ -170,7 +170,7 @@ SchemaExpander::Products SchemaExpander::dependent_required(const Keyword& k, bo
   if (holds) out.push_back(product);
   for (const auto& [key, value] : k.value.get_object()) {
     std::vector<std::string> names;
-    if (k.name == "dependencies" && !value.is_array()) continue;  // a schema
+    if (k.name == "dependencies" && !value.is_array()) continue;  // dependentSchemas reads it
     if (!read_names(value, names)) return fail(k.pointer + pointer_step(key), "expected an array of names");
     if (names.empty()) continue;
     Products next;
@@ -205,7 +205,7 @@ SchemaExpander::Products SchemaExpander::dependent_schemas(const Keyword& k, boo
   Products out;
   if (holds) out.push_back(product);
   for (const auto& [key, value] : k.value.get_object()) {
-    if (k.name == "dependencies" && value.is_array()) continue;  // names
+    if (k.name == "dependencies" && value.is_array()) continue;  // dependentRequired reads it
     const auto schema = child(k, value, pointer_step(key));
     if (!schema) return {};
     SchemaProduct there = of_objects(product);
@@ -248,7 +248,7 @@ struct SchemaExpander::Evaluated {
   bool any() const { return all || !additional.names.empty() || !additional.patterns.empty(); }
 };
 
-// False: it depends on the object's values.
+// Returns false if this depends on the object's values.
 bool SchemaExpander::find_evaluated(Literal literal, Evaluated& out, int depth) {
   const boost::json::value& schema = document_.schema(literal);
   if (depth > 20) return false;

@@ -33,12 +33,12 @@ using DfaPtr = std::shared_ptr<const Dfa>;  // null: no constraint
 inline constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
 struct ArrayProduct {
-  struct Contained {  // at least `least` and at most `most` of the items from `from` on are such
+  struct Contained {  // `least` to `most` of the items from `from` on meet the schema
     std::int64_t from = 0, least = 1, most = kNoLimit;
     Conjunction item;
   };
-  std::map<std::int64_t, Conjunction> at;                   // for one item
-  std::vector<std::pair<std::int64_t, Conjunction>> items;  // for all items from one on
+  std::map<std::int64_t, Conjunction> at;                   // schemas of one item
+  std::vector<std::pair<std::int64_t, Conjunction>> items;  // schemas of all items from an index on
   std::vector<Contained> contained;
   std::int64_t least = 0, most = kNoLimit;
   std::string unique;  // the pointer of uniqueItems: true
@@ -53,7 +53,7 @@ struct ObjectProduct {
     DfaPtr names;
     Conjunction value;
   };
-  struct Additional {  // for names that are not in `names` nor match one of `patterns`
+  struct Additional {  // schema of names neither in `names` nor matched by `patterns`
     std::set<std::string> names;
     std::vector<DfaPtr> patterns;
     Conjunction value;
@@ -62,7 +62,7 @@ struct ObjectProduct {
   std::set<std::string> required, forbidden;
   std::vector<Pattern> patterns;
   std::vector<Additional> additional;
-  std::vector<DfaPtr> names;  // for all keys
+  std::vector<DfaPtr> names;  // automata that every key must match
   std::int64_t least = 0, most = kNoLimit;
   std::string least_pointer;  // the pointer of minProperties
 };

@@ -148,7 +148,7 @@ SchemaExpander::Products SchemaExpander::values(const Keyword& k, bool holds, co
 
 SchemaExpander::Products SchemaExpander::number(const Keyword& k, bool holds, const SchemaProduct& product) {
   const boost::json::value* value = &k.value;
-  if (k.value.is_bool() && k.name.starts_with("exclusive")) {  // draft 4: whether minimum or maximum is one
+  if (k.value.is_bool() && k.name.starts_with("exclusive")) {  // draft 4: true makes minimum or maximum exclusive
     value = k.schema.if_contains(k.name == "exclusiveMinimum" ? "minimum" : "maximum");
     if (!k.value.get_bool() || value == nullptr) return holds ? Products{product} : Products{};
   }
@@ -171,7 +171,7 @@ SchemaExpander::Products SchemaExpander::number(const Keyword& k, bool holds, co
   SchemaProduct out = holds ? product : of_types(product, kNumberValue);
   if (!holds) numbers = opposite(numbers, *every_decimal(), k.pointer);
   if ((out.types & kNumberValue) == 0) return {out};
-  if (out.number == nullptr) out.number = every_decimal();  // what there is has no more digits than these
+  if (out.number == nullptr) out.number = every_decimal();  // every number that has few enough digits
   narrow(out.number, numbers, k.pointer);
   return {out};
 }

@@ -243,7 +243,7 @@ Value slice_evenly(Run& run, const Value& input, const Arguments& arguments) {
   const auto items = run.failed() || !run.fits(count * sizeof(Value)) ? nullptr : iterate(run, input);
   if (run.failed()) return {};
   const std::size_t size = items->items.size() / count;
-  const std::size_t longer = items->items.size() % count;  // how many slices have one more
+  const std::size_t longer = items->items.size() % count;  // slices that have one more item
   std::vector<Value> slices;
   auto next = items->items.begin();
   for (std::size_t i = 0; i < count && run.step(); ++i) {

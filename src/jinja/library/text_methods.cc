@@ -144,7 +144,7 @@ Value replace_method(Run& run, const Value& self, const Arguments& arguments) {
   if (run.failed()) return {};
   const std::string_view old_part = args.text(0);
   const Value new_part = args.has(1) ? args.value(1) : run.text({});
-  args.text(1);  // fails for what is no text
+  args.text(1);  // fails if the argument is no text
   if (run.failed()) return {};
   return replace_text(run, self, old_part, self.is_safe_text() ? escaped(run, new_part) : new_part,
                       args.integer(2, -1));

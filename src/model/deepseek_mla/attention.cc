@@ -108,7 +108,7 @@ void DeepSeekMla::store_keys(Step& step, int index) const {
   if (mla.index_n_heads > 0) step.show(index, "index_k", index_k);
 }
 
-// The index_topk best keys of each row, all of them while there are no more (docs/models/deepseek_v3.2.md §1).
+// Selects the index_topk best keys of each row, or all while there are no more (docs/models/deepseek_v3.2.md §1).
 void DeepSeekMla::select_keys(Step& step, int index) {
   Workspace& w = step.w;
   const DeepSeekMlaConfig& mla = config_.mla();

@@ -27,7 +27,7 @@ PlaneId add_hidden(CacheLayout& layout, const ModelConfig& config, const Numeric
   const RowFormat format = make_row_format(codec, config.hidden_size, 0);
   const PlaneId kept = add_rows(layout, config.num_hidden_layers, "mtp.0.boundary", format);
   layout[kept].tokens_per_row = kBlockTokens;
-  layout[kept].read_beyond = INT_MAX;  // read by no row: only to go on after it
+  layout[kept].read_beyond = INT_MAX;  // no row reads it; only resuming needs it
   PlaneSpec hidden;
   hidden.kind = PlaneKind::kOpen, hidden.name = "mtp.0.hidden";
   hidden.layer = config.num_hidden_layers;

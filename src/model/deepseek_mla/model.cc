@@ -10,7 +10,8 @@
 namespace sluice::mla {
 namespace {
 
-// (nope + rope)^-1/2, with mscale_all_dim of scaled rotary embeddings times its g^2 (docs/models/deepseek_v3.md §1).
+// Returns (nope + rope)^-1/2. With mscale_all_dim of scaled rotary embeddings it is multiplied by g^2
+// (docs/models/deepseek_v3.md §1).
 float softmax_scale(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   const double m = rope.mscale_all_dim != 0.0 ? yarn_mscale(rope.factor, rope.mscale_all_dim) : 1.0;

@@ -38,7 +38,7 @@ Result<ModelPlan> plan(ModelConfig config, NumericsProfile profile, bool mtp, co
   ModelPlan plan;
   std::vector<LayerPlanes> planes;
   plan.cache_layout = make_cache_layout(config, profile, mtp, planes);
-  Weights unbound;  // the table wants somewhere to bind to
+  Weights unbound;  // the table needs an object to bind to
   const ScaleForm scales{.suffix = ".weight_scale_inv", .fp8_as_f32 = true};
   WeightTable table = weight_table(config, profile, unbound, group);
   deal_weights(group, shared_weights(config, group), table);

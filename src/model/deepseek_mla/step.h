@@ -16,7 +16,7 @@ struct DeepSeekMla::Workspace {
   ScratchTensor piece_latents, expanded;  // for expand_and_attend()
   ScratchTensor piece, piece_lse, lse;
   ScratchTensor index_k, index_q, index_weights, selected, selected_count;
-  ScratchTensor hidden, token, token_and_hidden;  // for multi-token prediction, whose layer reads the last
+  ScratchTensor hidden, token, token_and_hidden;  // for multi-token prediction; its layer reads token_and_hidden
   FeedForwardScratch feed_forward;
 };
 

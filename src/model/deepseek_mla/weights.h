@@ -24,8 +24,8 @@ struct AttentionWeights {
   std::vector<LinearWeight> v_up;  // by head, W_UV: [v_head_dim, kv_lora_rank]
   std::vector<LinearWeight> k_expand;  // by head, W_UK: [nope, kv_lora_rank]; empty if no span is expanded
   Param<float> q_norm, kv_norm;
-  Param<float> q_a_bias, kv_a_bias, o_bias;  // with attention_bias
-  IndexerWeights indexer;                    // with index_n_heads
+  Param<float> q_a_bias, kv_a_bias, o_bias;  // set with attention_bias
+  IndexerWeights indexer;                    // set with index_n_heads
 };
 
 inline InputForms inputs_of(const AttentionWeights& a) {

@@ -94,7 +94,7 @@ void DeepSeekV4::attention(Step& step, int index, const Rows& y) {
   step.gather(own_y, y);
 }
 
-// The rows' keys, which are values as well (docs/models/deepseek_v4.md §4.2).
+// Computes the rows' keys, which are values as well (docs/models/deepseek_v4.md §4.2).
 KvRows DeepSeekV4::window_rows(Step& step, int index) const {
   const int dim = config_.head_dim;
   return {.planes = &step.cache[planes_[static_cast<std::size_t>(index)].window],
@@ -106,7 +106,8 @@ KvRows DeepSeekV4::window_rows(Step& step, int index) const {
           .simulated_rope_dims = config_.v4().qk_rope_head_dim};
 }
 
-// The compressed entries that close in this step (docs/models/deepseek_v4.md §6), or the indexer's keys of them.
+// Computes the compressed entries that close in this step (docs/models/deepseek_v4.md §6), or the indexer's keys of
+// them.
 KvRows DeepSeekV4::entries(Step& step, int index, bool of_index) const {
   const AttentionWeights& a = weights_.layers[static_cast<std::size_t>(index)].attn;
   const LayerPlanes& planes = planes_[static_cast<std::size_t>(index)];
@@ -136,7 +137,7 @@ KvRows DeepSeekV4::entries(Step& step, int index, bool of_index) const {
   return rows;
 }
 
-// The lightning indexer (docs/models/deepseek_v4.md §7): which compressed entries each row attends to.
+// Runs the lightning indexer (docs/models/deepseek_v4.md §7): selects the compressed entries each row attends to.
 void DeepSeekV4::select_entries(Step& step, int index) {
   Workspace& w = step.w;
   const DeepSeekV4Config& v4 = config_.v4();

@@ -187,14 +187,15 @@ class TableBuilder {
     feed_forward(name + "ffn.", alias + "mlp.", layer.hash_routing, into.ffn);
   }
 
-  void mtp(const std::string& name, const DeepSeekV4Layer& block, MtpWeights& into) {  // transformers drops these
+  // These tensors have no name in transformers, which drops them.
+  void mtp(const std::string& name, const DeepSeekV4Layer& block, MtpWeights& into) {
     group_ = name;
     const std::size_t begin = table_.size();
     const std::string prefix = name + ".";
     layer(prefix, prefix, block, into.block);
     linear(prefix + "e_proj.weight", "", {hidden(), hidden()}, fp8_, into.e_proj, inputs_);
     linear(prefix + "h_proj.weight", "", {hidden(), hidden()}, fp8_, into.h_proj, inputs_);
-    table_.back().as_int8 = true;  // multiplies four rows for each of the step's
+    table_.back().as_int8 = true;  // multiplies four rows for each row of the step
     floats(prefix + "enorm.weight", "", {hidden()}, WeightFormat::kBf16, into.enorm);
     floats(prefix + "hnorm.weight", "", {hidden()}, WeightFormat::kBf16, into.hnorm);
     floats(prefix + "norm.weight", "", {hidden()}, WeightFormat::kBf16, into.norm);

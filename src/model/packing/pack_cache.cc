@@ -75,7 +75,7 @@ Result<PackedFile> PackCache::find(const PackedKey& key, std::size_t bytes, Thre
                                    const std::function<void(std::size_t, std::size_t)>& progress) const {
   const std::string path = path_of(key);
   std::error_code ignored;
-  // Before it is opened, as its times are watched from then on.
+  // Sets the time before the file is opened, as an open file's times are watched.
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
   auto found = PackedFile::open(path, key, bytes, pool, progress);
   if (!found.ok() && found.status().code() != StatusCode::kNotFound) {
@@ -113,7 +113,8 @@ struct PackKeeper::State {
   std::thread thread = {};
 
   Status write() {
-    if (std::error_code unknown; fs::exists(cache.path_of(key), unknown)) return {};  // another start was faster
+    if (std::error_code unknown; fs::exists(cache.path_of(key), unknown))
+      return {};  // another process has packed it meanwhile
     SLUICE_RETURN_IF_ERROR(cache.make_room(key, bytes.size()));
     SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<PackedFileWriter> writer,
                             PackedFileWriter::create(cache.making_path_of(key), key, bytes.size()));
@@ -128,7 +129,7 @@ struct PackKeeper::State {
   }
 
   void run() {
-    // A file that is too large for the process's limit is an error, not its end.
+    // A file beyond the process's size limit must give an error, not end the process.
     sigset_t signals;
     ::sigemptyset(&signals);
     ::sigaddset(&signals, SIGXFSZ);

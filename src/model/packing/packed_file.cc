@@ -53,7 +53,8 @@ Status damaged(const std::string& path, std::string_view what) {
   return invalid_argument(fmt::format("{}: {}", path, what));
 }
 
-// A descriptor of the file of this name that holds its lock; -1: another has it, or it has got another name meanwhile.
+// Returns a descriptor of the file of this name, with its lock; -1 if another process has the lock or the file was
+// renamed.
 int open_locked(const std::string& path, int flags) {
   const int fd = ::open(path.c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd < 0) return -1;
@@ -160,7 +161,7 @@ PackedFileWriter::~PackedFileWriter() {
 Status PackedFileWriter::write(std::span<const std::byte> part) {
   SLUICE_RETURN_IF_ERROR(write_at(kPayload + written_, part));
   checksums_.push_back(checksum(part));
-  // Makes the disk start now, so that the wait at the end is short.
+  // Starts writing to the disk now, so that the wait at the end is short.
   ::sync_file_range(fd_, static_cast<off_t>(kPayload + written_), static_cast<off_t>(part.size()),
                     SYNC_FILE_RANGE_WRITE);
   written_ += part.size();

@@ -78,13 +78,13 @@ void WeightPacker::add(std::string name, LinearWeight& into, const WeightView& v
     }
     items_.push_back({&into, {std::move(name), view, inputs, bytes}, std::move(values), arena_bytes_});
     arena_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  } else if (values) {  // there is no place in a file to leave it at
+  } else if (values) {  // the values are made: no file holds them
     AlignedBytes made(static_cast<std::size_t>(view.out) * view.row_bytes());
     values(made.data());
     WeightView of_made = view;
     of_made.data = made.data();
     into = LinearWeight::make(of_made, inputs, packs_for(exec_, std::move(made)));
-  } else if (view.transposed()) {  // its rows cannot be packed one by one when used
+  } else if (view.transposed()) {  // its rows cannot be packed one by one later
     into = LinearWeight::make(view, inputs, packs_for(exec_));
   } else {
     into = LinearWeight::make(view, inputs, {.packing = &packing, .when_used = true});

@@ -23,13 +23,13 @@ enum class WeightRole {
 };
 
 struct BoundWeight {
-  std::string name;  // in the checkpoint
+  std::string name;  // its name in the checkpoint
   WeightRole role = WeightRole::kEveryRow;
   std::int64_t out = 0, in = 0;        // a matrix's; in is 0 if no products are formed
   InputForm inputs = InputForm::kF32;  // a matrix's
   WeightFormat format = WeightFormat::kF32;
-  std::size_t stored_bytes = 0;  // in the checkpoint, scales included
-  std::size_t used_bytes = 0;    // in the form that the kernels read
+  std::size_t stored_bytes = 0;  // bytes in the checkpoint, scales included
+  std::size_t used_bytes = 0;    // bytes in the form that the kernels read
 };
 
 }  // namespace sluice

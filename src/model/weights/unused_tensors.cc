@@ -20,7 +20,7 @@ bool ends_with_any(std::string_view name, std::span<const std::string_view> endi
   return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// The number after `before` ("layers."), if `before` begins a part of the name; none for other names.
+// Returns the number after `before` ("layers."), if `before` begins a part of the name; none for other names.
 std::optional<int> number_behind(std::string_view name, std::string_view before) {
   for (std::size_t at = name.find(before); at != std::string_view::npos; at = name.find(before, at + 1)) {
     if (at > 0 && name[at - 1] != '.') continue;
@@ -46,7 +46,7 @@ bool is_table(const TensorView& tensor) {
   return ends_with_any(tensor.name, kTables) || (ends_with_any(tensor.name, kMasks) && tensor.shape.size() > 1);
 }
 
-// Returns whether it is a scale of a cache in 8 bits, which is stored differently here.
+// Returns whether the tensor is a scale of a cache in 8 bits, which is stored differently here.
 bool is_cache_scale(std::string_view name) {
   static constexpr std::array<std::string_view, 8> kScales = {".k_scale",
                                                               ".v_scale",

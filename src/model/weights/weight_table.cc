@@ -32,7 +32,7 @@ class Loader {
   Loader(const Exec& exec, Checkpoint& checkpoint, const QuantizationConfig& quantization, WeightPacker& packer)
       : exec_(exec), checkpoint_(checkpoint), quantization_(quantization), packer_(packer) {}
 
-  // Null when no name of the spec is in the checkpoint.
+  // Returns null if no name of the spec is in the checkpoint.
   const TensorName* find(const WeightSpec& spec, const TensorView** tensor) const {
     for (const auto& name : spec.names) {
       if ((*tensor = checkpoint_.find(name.name)) != nullptr) return &name;
@@ -40,7 +40,7 @@ class Loader {
     return nullptr;
   }
 
-  // A tensor, or null, that is known and not wanted.
+  // Returns a tensor that is known and not wanted, or null.
   void leave(const TensorView* tensor) {
     if (tensor == nullptr) return;
     left_.insert(tensor->name);
@@ -131,7 +131,7 @@ class Loader {
 
   std::size_t bytes_done() const { return bytes_done_; }
 
-  // The tensors that no spec has asked for.
+  // Returns the tensors that no spec has asked for.
   std::vector<const TensorView*> unused() const {
     std::vector<const TensorView*> unused;
     for (const TensorView* tensor : checkpoint_.tensors()) {

@@ -31,7 +31,7 @@ constexpr int kMostGainSequences = 32;
 constexpr int kTriesAtLeastEvery = 192;            // plans without a draft
 constexpr double kPartForTries = 1.0 / 128;        // part of the time of steps
 constexpr int kFirstWeight = 3, kMostWeight = 24;  // weight of the record so far, in draws
-// Chances before anything was seen: the first draft's, later drafts'.
+// Chances of a right draft before anything was seen: the first draft's, and later drafts'.
 constexpr std::array<std::array<float, 2>, kDraftSources> kUnseen{
     {{0.4F, 0.6F}, {0.6F, 0.7F}, {0.85F, 0.9F}, {0.75F, 0.6F}, {0.9F, 0.9F}, {0.85F, 0.9F}}};
 
@@ -126,7 +126,7 @@ void Scheduler::choose_offers(std::span<const DraftOffer> offers, int own, bool 
   for (const DraftOffer& offer : offers) {
     Entry& e = entry(offer.sequence);
     if (e.state != State::kDecoding || (planned ? !has_span(e) : e.rank.paused)) continue;
-    // None is computed for tokens past the end of the answer.
+    // No draft is computed for tokens past the end of the answer.
     const int most = std::min({offer.tokens, limits_.drafts.most, e.counts.rows() - e.computed - 1});
     if (most <= 0) continue;
     DraftChoice choice{&e, offer.source, most, e.record.levels(offer.source)};
@@ -162,7 +162,7 @@ Scheduler::DraftCounts Scheduler::count_drafts() const {
   return drafts;
 }
 
-// Rows before the first draft's.
+// Returns the rows before the first draft's.
 int Scheduler::rows_before_drafts(int own) const {
   return prompts_want() ? limits_.max_batched_tokens : own;
 }
@@ -171,7 +171,7 @@ double Scheduler::least_gain(int own) const {
   return kLeastGain + (limits_.drafts.wait > 0 ? kGainASequence * std::min(own, kMostGainSequences) : 0);
 }
 
-// The number of the likeliest drafts that pay, up to `rows`, in a step of `own` rows without them and with `waits`
+// Returns how many of the likeliest drafts pay, up to `rows`, in a step of `own` rows without them and with `waits`
 // waits.
 int Scheduler::count_paying(const DraftCounts& drafts, int own, int rows, int waits) const {
   const int before = rows_before_drafts(own);
@@ -206,7 +206,7 @@ void Scheduler::choose_paying(int own, int rows) {
 
 // Grants the `count` likeliest drafts; among equal ones those of the sequences whose turn is first.
 void Scheduler::grant_likeliest(const DraftCounts& drafts, int count) {
-  if (count == 0) return;            // as it mostly is
+  if (count == 0) return;            // mostly no draft is granted
   int level = DraftRecord::kLevels;  // all of this level and above are granted
   while (level > 0) {
     int here = 0;
@@ -316,7 +316,7 @@ int Scheduler::give_drafts(Entry& e, DraftSource source, int count) {
 DecodedRows DecodedRows::of(const StepPlan& plan) {
   DecodedRows rows;
   for (const Span& span : plan.spans) {
-    if (span.rows - span.drafts != 1 || !span.samples) return {};  // a prompt's
+    if (span.rows - span.drafts != 1 || !span.samples) return {};  // the span of a prompt
     rows.drafts += span.drafts;
     if (span.source == DraftSource::kMtp) rows.by_model += span.drafts;
   }

@@ -26,10 +26,10 @@ namespace sluice {
 struct ApiContext {
   Engine& engine;
   const Tokenizer& tokenizer;
-  const ChatEncoding* chat;  // null: a family without one; chat is refused, completions work
+  const ChatEncoding* chat;  // null: the family has none; chat is refused, completions work
   MessageStarts message_starts;
   RequestRules rules;
-  std::string model_name;  // as served
+  std::string model_name;  // the name under which the model is served
   std::int64_t created;    // when the server started, Unix seconds
   ServerMetrics metrics;
   std::function<std::chrono::steady_clock::time_point()> now;  // for the metrics' latencies
@@ -37,7 +37,7 @@ struct ApiContext {
   GrammarCache grammars, call_grammars;
   std::shared_ptr<Waiting> waiting;
   std::shared_ptr<KeyLimits> key_limits;
-  std::shared_ptr<std::atomic<std::int64_t>> distribution_bytes;  // that scores under way will keep
+  std::shared_ptr<std::atomic<std::int64_t>> distribution_bytes;  // bytes that scores under way will keep
   double request_timeout;                                         // seconds, of a request that names none; 0: none
   bool log_text;                                                  // prompts and answers in the log
   std::atomic<bool> is_loopback;                                  // only programs of this machine can reach the server

@@ -65,7 +65,7 @@ json::value nullable(json::object schema) {
   return json::object{{"anyOf", json::array{std::move(schema), typed("null")}}};
 }
 
-// Objects and arrays are made as their fields come, and say nothing of others.
+// Returns the schema of one field. Objects and arrays get their members in owner_of(), when the fields of these come.
 json::object schema_of(const Field& field) {
   json::object out;
   const auto bounds = [&] {
@@ -130,17 +130,19 @@ json::object request_schema(FieldPlaces place) {
   json::object root{{"type", "object"}, {"required", json::array()}, {"properties", json::object()}};
   for (const Field* listed : fields_of(place)) {
     const Field& field = *listed;
+    // `content` is a string or a list of parts: the schema leaves it open.
     if (field.name.find("content[]") != std::string_view::npos) continue;
     std::string_view key;
     json::object& owner = owner_of(root, field.name, key);
     json::object schema;
     if (field.use == FieldUse::kRead) schema = schema_of(field);
     if (field.use == FieldUse::kIgnored) schema["description"] = "ignored";
-    if (field.use == FieldUse::kOnly) {
+    if (field.use == FieldUse::kOnly) {  // `text` is the one value that is accepted
       schema = {{"enum", json::array{*parse_json(field.text, "the table of fields"), nullptr}}};
       owner["properties"].as_object()[key] = std::move(schema);
       continue;
     }
+    // The table marks a field as required by the end of its description.
     const bool is_required = field.text.ends_with("required");
     owner["properties"].as_object()[key] = is_required ? json::value(std::move(schema)) : nullable(std::move(schema));
     if (!is_required) continue;
@@ -197,7 +199,7 @@ void append_call(std::string& out, FieldPlaces place, std::string_view call, std
   };
   for (const Field* listed : fields_of(place)) {
     const Field& field = *listed;
-    if ((field.places & kInBoth) != 0) {  // as there, with all that is in it
+    if ((field.places & kInBoth) != 0) {  // same as in chat, nested fields included
       if (field.name.find_first_of(".[") == std::string_view::npos) add(shared, field.name, "");
       continue;
     }
@@ -235,6 +237,7 @@ std::string api_markdown() {
   out += "| field | in | value | instead |\n|---|---|---|---|\n";
   for (const Field& field : request_fields()) {
     if (field.use != FieldUse::kOnly || (field.places & kInBoth) == 0) continue;
+    // In such rows `text` is the accepted value and `preset` says what to use instead.
     fmt::format_to(to, "| `{}` | {} | `{}` | {} |\n", field.name, place_name(field.places), field.text, field.preset);
   }
   append_call(out, kInResponses, "`POST /v1/responses`", "[How it answers](server.md#responses).");

@@ -16,7 +16,7 @@ struct ApiError {
   std::string param;       // the field of the request; empty: null
   std::string code;        // e.g. "context_length_exceeded"; empty: null
   int retry_after = 1;     // seconds, with 429 and 503
-  std::string limit = {};  // that refused the request: "waiting_requests", "key_tokens", "deadline", ...; "": none
+  std::string limit = {};  // the limit that refused the request ("waiting_requests", "key_tokens", ...); "": none
 };
 
 // 400 for an invalid argument, 404, 503 or 500 as StatusCode says.

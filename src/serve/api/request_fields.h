@@ -66,7 +66,7 @@ class RequestFields {
   const std::string& path() const { return path_; }  // this object's path, with a dot at its end; "" at the top
   FieldPlaces place() const { return place_; }
 
-  void fail(std::string_view key);                             // as the table says
+  void fail(std::string_view key);                             // reports what the table expects
   void fail(std::string_view key, std::string_view expected);  // "..., found <the value>"
   void refuse(std::string_view key, std::string message, std::string code = "");
   void refuse_with(const ApiError& error);

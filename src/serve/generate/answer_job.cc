@@ -173,7 +173,7 @@ void GenerationJob::pump() {
       if (ended_) return;
       take(event, text);
     }
-  } catch (const std::exception& failure) {  // ends this request, and no other
+  } catch (const std::exception& failure) {  // ends only this request
     return fail(Fate::kFailed,
                 {500, fmt::format("the answer could not be written: {}", failure.what()), "", "internal_error"}, "");
   }

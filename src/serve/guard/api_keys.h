@@ -18,7 +18,7 @@ namespace sluice {
 struct ApiKey {
   std::string name;
   Sha256Digest digest{};
-  bool is_admin = false;  // also for /debug
+  bool is_admin = false;  // the key also opens /debug
 };
 
 class ApiKeys {

@@ -59,7 +59,7 @@ class KeyLimits : public std::enable_shared_from_this<KeyLimits> {
     double requests = 0, tokens = 0;  // used, beyond what has flowed back
     Time at;                          // the time of these two
   };
-  Use& use_of(std::string_view key, Time now) SLUICE_REQUIRES(mutex_);  // as it is now
+  Use& use_of(std::string_view key, Time now) SLUICE_REQUIRES(mutex_);  // the key's use at `now`
   std::optional<Refusal> refuse_request(const Use& use) const;
 
   const KeyLimitOptions options_;

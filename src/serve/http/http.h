@@ -1,4 +1,4 @@
-// The server's own view of HTTP, without a network library: what a handler gets and what it answers.
+// HttpRequest, HttpResponse and HttpExchange: what a handler reads and answers, without a network library.
 // Used by serve/api, serve/generate, serve/guard, serve/http and serve/observe.
 #pragma once
 
@@ -20,24 +20,24 @@ struct HttpRequest {
   std::string method;  // "GET", upper case as sent
   std::string path;    // without scheme, host, query, empty segments and a slash at its end; not percent-decoded
   std::string body;
-  std::string host;               // the target's host, else the header Host; "" in HTTP/1.0 without
+  std::string host;               // the target's host, else the header Host; "": neither (HTTP/1.0)
   std::string origin;             // the header Origin, which browsers send
   std::string requested_headers;  // Access-Control-Request-Headers
-  bool is_preflight = false;      // has Access-Control-Request-Method
-  bool is_forwarded = false;      // a proxy says that it has forwarded it
-  std::string allow_origin;       // whose pages may read the answer; "" for none
-  std::string ignored_fields;     // fields of its body, for the answer's header X-Sluice-Ignored; "": none
-  std::chrono::steady_clock::time_point received;                 // the end of its header
-  std::vector<std::pair<std::string, std::string>> headers = {};  // names in lower case, in their order
+  bool is_preflight = false;      // it has Access-Control-Request-Method
+  bool is_forwarded = false;      // a header says that a proxy forwarded it
+  std::string allow_origin;       // the origin whose pages may read the answer; "": none
+  std::string ignored_fields;     // unknown body fields that were ignored, sent in X-Sluice-Ignored; "": none
+  std::chrono::steady_clock::time_point received;                 // when its header was complete
+  std::vector<std::pair<std::string, std::string>> headers = {};  // names in lower case, in the order sent
 
   // The values that the server sets.
   ServedRequest record = {};
   bool is_admin = false;                                               // it came with an admin's key
-  std::optional<std::chrono::steady_clock::time_point> deadline = {};  // after which its answer is of no use
-  std::shared_ptr<void> ticket = {};                                   // its place in limits, as long as it runs
-  std::shared_ptr<void> body_room = {};  // a decoded body's room in the limit of all of them
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};  // the answer is of no use later
+  std::shared_ptr<void> ticket = {};     // holds its slot in the limits of requests until it is destroyed
+  std::shared_ptr<void> body_room = {};  // holds the body's share of the limit on all decoded bodies
 
-  // The first of this name, which is in lower case; "" without one.
+  // Returns the first header of this name (lower case), or "".
   std::string_view header(std::string_view name) const {
     for (const auto& [key, value] : headers) {
       if (key == name) return value;
@@ -52,11 +52,11 @@ struct HttpResponse {
   std::string body;
   std::string allow;                         // the Allow header of a 405
   int retry_after = 0;                       // seconds, the Retry-After header of a 429 or 503; 0: none
-  bool wants_key = false;                    // WWW-Authenticate, of a 401
+  bool wants_key = false;                    // adds WWW-Authenticate, for a 401
   std::string allow_methods, allow_headers;  // Access-Control-Allow-...
-  std::string headers;                       // more of them, whole lines with their ends
-  std::string filler;                        // for a stream: a piece that its reader skips
-  std::string error;                         // the message of an error, which `body` holds in OpenAI's form
+  std::string headers;                       // further header lines, each with CRLF
+  std::string filler;                        // text that a reader of the stream skips
+  std::string error;                         // an error's message; `body` has it in OpenAI's JSON
   std::string limit = {};                    // ApiError::limit
 };
 
@@ -79,11 +79,11 @@ class HttpExchange {
   virtual void post(std::function<void()> task) = 0;
   // `gone` runs on the network thread, once, if the connection ends before the answer is complete.
   virtual void on_disconnect(std::function<void()> gone) = 0;
-  // `tell` runs on the network thread when more of the answer than allowed is unread (true), and when the client has
-  // caught up (false).
+  // `tell` runs on the network thread: with true when the client has left more of the answer unread than allowed, with
+  // false when it has caught up.
   virtual void on_backlog(std::function<void(bool is_full)> tell) = 0;
-  // `task` runs on the network thread after this time, unless the answer is complete by then. One for an exchange: a
-  // second call takes the place of the first.
+  // `task` runs on the network thread after this time, unless the answer is complete by then. An exchange has one such
+  // task: a second call replaces the first.
   virtual void after(std::chrono::nanoseconds time, std::function<void()> task) = 0;
 };
 

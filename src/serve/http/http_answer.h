@@ -17,7 +17,7 @@ struct HttpFraming {
   bool keep_alive = true;
   bool chunked = false;                       // a stream for an HTTP/1.1 client; HTTP/1.0 reads until the end
   std::optional<std::size_t> content_length;  // the length of a whole answer
-  std::string_view allow_origin = {};         // whose pages may read it
+  std::string_view allow_origin = {};         // the origin whose pages may read the answer
   std::string_view ignored_fields = {};
   std::string_view request_id = {};
   std::string_view trace = {};  // ServedRequest::trace_context()
@@ -31,7 +31,7 @@ struct HttpAnswer {
 
   int status = 0;         // 0: nothing was answered yet
   bool finished = false;  // `out` ends with the last byte
-  bool broken = false;    // there will be no last byte: the connection must be cut
+  bool broken = false;    // the answer has no last byte: the connection must be cut
   std::string out;        // made, but not yet taken for writing
   std::string filler;     // HttpResponse::filler
 

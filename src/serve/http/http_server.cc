@@ -109,7 +109,7 @@ class HttpServer::Impl {
         refuse_connection(std::move(stream), shared->tls.load() != nullptr);
       } else {
         asio::dispatch(loop->io, [loop, peer, moved = std::move(stream)]() mutable {
-          if (loop->shared->draining) return;  // it came while the others were closed
+          if (loop->shared->draining) return;  // the connection came while the others were closed
           auto session = std::make_shared<HttpSession>(loop, std::move(moved), peer);
           asio::co_spawn(loop->io, HttpSession::run(std::move(session)), asio::detached);
         });
@@ -161,7 +161,7 @@ class HttpServer::Impl {
   }
 
   std::shared_ptr<HttpShared> shared;
-  std::vector<std::shared_ptr<HttpLoop>> loops;  // the first accepts
+  std::vector<std::shared_ptr<HttpLoop>> loops;  // the first loop accepts connections
   std::size_t next_loop = 0;
   HttpListeners listeners;
   std::unique_ptr<asio::signal_set> signals;

@@ -23,11 +23,11 @@ using Clock = std::chrono::steady_clock;
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-constexpr std::size_t kMaxPipelinedBytes = 1 << 20;  // read ahead while an answer is under way
+constexpr std::size_t kMaxPipelinedBytes = 1 << 20;  // bytes read ahead while an answer is under way
 constexpr auto kLingerTimeout = std::chrono::seconds(5);
 constexpr std::size_t kMaxLingerBytes = 64 << 20;
 constexpr std::size_t kLeastSendBuffer = 256 << 10;  // with less than some segments it waits for late acknowledgements
-constexpr int kClientLeft = 499;                     // in summaries only, as other servers log it
+constexpr int kClientLeft = 499;                     // status in summaries only, as other servers log it
 constexpr std::size_t kMostUnread =
     16;  // times max_unread_bytes: cut at once, if the handler does not pause the answer
 
@@ -247,7 +247,7 @@ asio::awaitable<bool> HttpSession::answer(Parser& parser) {
   // All closures may hold the exchange, which holds this answer.
   answer.backlog = nullptr;
   const auto gone = std::exchange(answer.gone, nullptr);
-  if (!complete && gone) gone();  // it says in the record how the request ended
+  if (!complete && gone) gone();  // `gone` records how the request ended
   summary.record = answer.request.record;
   report(std::move(summary), answer.status, !complete);
   co_return complete&& answer.keep_alive;

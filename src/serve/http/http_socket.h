@@ -84,7 +84,7 @@ class HttpSocket {
 
   // The same, waiting until something has come, or until `until`: timed_out.
   boost::asio::awaitable<Failure> read(boost::beast::flat_buffer& into, Time until) {
-    constexpr int kReadsInARow = 16;  // then others have their turn
+    constexpr int kReadsInARow = 16;  // reads in a row before others have their turn
     if (++reads_ % kReadsInARow == 0) co_await boost::asio::post(stream_.get_executor(), boost::asio::use_awaitable);
     for (;;) {
       const Failure failure = read_now(into);

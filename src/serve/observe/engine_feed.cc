@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kTick{100};
 constexpr int kTicksOfSnapshot = 5;
 constexpr double kSnapshotSeconds = 5.0;  // longer steps leave no gap to look in
 constexpr std::uint64_t kHistory = 400;   // steps that a new watcher is shown
-constexpr std::size_t kMostSteps = 512;   // in an event
+constexpr std::size_t kMostSteps = 512;   // most steps in an event
 
 }  // namespace
 

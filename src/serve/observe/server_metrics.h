@@ -44,7 +44,7 @@ class ServerMetrics {
   Counter& labelled(const char* name, std::string_view label, std::string_view value);
   void on_answer(std::string_view reason);
 
-  EngineStats stats_;  // as of the reading that is under way
+  EngineStats stats_;  // the stats of the reading that is under way
   Metrics registry_;
   Histogram& request_latency_;
   Histogram& queue_time_;

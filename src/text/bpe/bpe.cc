@@ -133,8 +133,8 @@ template <class First>
 void Bpe::merge_short(std::size_t count, const First& first, std::vector<std::int32_t>& out) const {
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::array<std::int32_t, kShortWord> ids;
-  std::array<std::int32_t, kShortWord> merged;  // [i]: what symbols i and i + 1 give
-  std::array<std::uint32_t, kShortWord> ranks;  // [i]: of that merge, or kNone
+  std::array<std::int32_t, kShortWord> merged;  // [i]: the symbol that i and i + 1 merge to
+  std::array<std::uint32_t, kShortWord> ranks;  // [i]: the rank of that merge, or kNone
   const auto look_up = [&](std::size_t i) {
     const Rule* rule = i + 1 < count ? find_rule(ids[i], ids[i + 1]) : nullptr;
     ranks[i] = rule != nullptr ? rule->rank : kNone;

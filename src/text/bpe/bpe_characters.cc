@@ -30,7 +30,7 @@ bool BpeCharacters::append_bytes(std::string_view character, std::vector<std::in
 }
 
 void BpeCharacters::append(std::string_view word, std::vector<std::int32_t>& ids) const {
-  bool unknown_waits = false;  // it comes before the next known character, also after bytes, as in `tokenizers`
+  bool unknown_waits = false;  // pushed before the next known character, even after byte tokens, as `tokenizers` does
   const auto flush = [&] {
     if (unknown_waits) ids.push_back(options_.unknown);
     unknown_waits = false;

@@ -10,8 +10,8 @@
 //
 // A family with an encoding of its own adds one file with a ChatEncoding and names it in chat.cc; for all others the
 // template that comes with the model is used (chat_template/template_chat.h). Special tokens in a client's text are
-// plain text. Thread safety: messages are plain values; a const ChatEncoding may be used from
-// any thread; a parser belongs to one answer.
+// plain text. Thread safety: messages are plain values; a const ChatEncoding may be used from any thread; a
+// parser belongs to one answer.
 // Used by cli, serve and text.
 #pragma once
 
@@ -135,7 +135,7 @@ struct ChatDelta {
 // Why an answer ends.
 enum class AnswerEnd {
   kComplete,  // the model ended it
-  kCut,       // it ran out of tokens, in the middle of whatever it was
+  kCut,       // the answer ran out of tokens, at any point
 };
 
 // Splits an answer while it is generated. Feed it the detokenised text with its special tokens but without the end

@@ -164,7 +164,7 @@ class Renderer {
   const bool add_generation_prompt_;
   const int last_user_;
   std::size_t calls_ = 0;    // calls in the last assistant's message
-  std::size_t results_ = 0;  // that followed it
+  std::size_t results_ = 0;  // results of tools that followed it
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ enum class DeepSeekV4EffortProfile {
 
 struct DeepSeekV4ChatOptions {
   DeepSeekV4EffortProfile effort_profile = DeepSeekV4EffortProfile::kPreview;
-  bool thinking_by_default = false;  // for requests that do not say
+  bool thinking_by_default = false;  // default of requests without a choice
 };
 
 // The profile by the source text of a checkpoint's own encoder: official if and only if it sets a default effort "low"

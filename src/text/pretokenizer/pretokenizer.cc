@@ -63,7 +63,7 @@ class Pretokenizer::Run {
   // A part of the text, and of what the patterns see of it: same length, same boundaries.
   struct View {
     std::string_view text, shape;
-    std::optional<std::size_t> inserted;  // Pretokenizer::split
+    std::optional<std::size_t> inserted;  // see Pretokenizer::split
     View part(std::size_t begin, std::size_t end) const {
       return {text.substr(begin, end - begin), shape.substr(begin, end - begin),
               inserted && begin <= *inserted ? std::optional(*inserted - begin) : std::nullopt};

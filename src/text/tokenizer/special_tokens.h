@@ -16,8 +16,8 @@ namespace sluice {
 struct NamedToken {
   std::string name;  // "bos_token"
   AddedToken token;
-  bool by_text = true;    // it is written as a text, without flags
-  bool by_class = false;  // the files do not name it: it is the class's
+  bool by_text = true;    // the files write it as a string, without flags
+  bool by_class = false;  // the class names it, not the files
 };
 
 struct SpecialTokens {

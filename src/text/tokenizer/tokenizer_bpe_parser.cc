@@ -16,7 +16,7 @@ namespace {
 
 // Options that change what BPE does in ways that byte-level vocabularies never use.
 Status check_options(JsonFields& fields) {
-  std::string type = "BPE";  // files of before the key have no other kind
+  std::string type = "BPE";  // files without the key are all BPE
   fields.read("type", type);
   if (fields.status().ok() && type != "BPE") fields.fail("type", "the only supported BPE");
   double dropout = 0;

@@ -147,7 +147,7 @@ Status TokenDecoder::apply(const Step& step, bool first, RegexScratch& scratch, 
     case Kind::kReplace:
       break;
   }
-  if (valid_utf8_prefix(token) != token.size()) return {};  // a byte
+  if (valid_utf8_prefix(token) != token.size()) return {};  // the token is a part of a character
   std::string shape_buffer, out;
   const std::string_view shape = regex_shape(token, shape_buffer);
   SLUICE_RETURN_IF_ERROR(

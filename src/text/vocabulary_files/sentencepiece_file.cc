@@ -24,8 +24,8 @@ Status malformed(std::string_view what) {
 
 struct Field {
   std::uint64_t number = 0;
-  std::uint64_t value = 0;  // a varint's or a fixed number's
-  std::string_view bytes;   // a string's or a message's
+  std::uint64_t value = 0;  // value of a varint or a fixed number
+  std::string_view bytes;   // bytes of a string or a message
 };
 
 // Walks over the fields of a message.

@@ -35,7 +35,7 @@ bool flag(const json::object& object, std::string_view key) {
 Result<std::vector<AddedToken>> own_tokens(const json::object& tokenizer) {
   std::vector<AddedToken> tokens;
   const json::value* list = tokenizer.if_contains("added_tokens");
-  if (list == nullptr || !list->is_array()) return tokens;  // the parser refuses another kind
+  if (list == nullptr || !list->is_array()) return tokens;  // the parser of tokenizer.json reports any other value
   for (std::size_t i = 0; i < list->get_array().size(); ++i) {
     const json::value& item = list->get_array()[i];
     const std::string what = fmt::format("tokenizer.json: key 'added_tokens'[{}]", i);
@@ -72,7 +72,7 @@ Status read_decoder(const json::value& value, TokensById& out) {
   return {};
 }
 
-// added_tokens.json: {"<tool>": 463}. A token is special where a name or list of tokenizer_config.json has it.
+// added_tokens.json: {"<tool>": 463}. A token is special if a name or list of tokenizer_config.json has it.
 Status read_added_file(const TokenizerFiles& files, const SpecialTokens& special, TokensById& out) {
   for (const auto& [key, value] : files.added_tokens) {
     if (!value.is_int64() || value.get_int64() < 0 || value.get_int64() > kMaxTokenId) {
@@ -95,7 +95,8 @@ Status read_added_file(const TokenizerFiles& files, const SpecialTokens& special
   return {};
 }
 
-// Returns the tokens of the other files, and if tokenizer_config.json lists none, tokenizer.json's own again.
+// Returns the tokens of added_tokens_decoder. Without that key: those of added_tokens.json, overridden by `own` at the
+// same id.
 Result<TokensById> companion_tokens(const TokenizerFiles& files, const SpecialTokens& special,
                                     const std::vector<AddedToken>& own) {
   TokensById tokens;
@@ -108,7 +109,7 @@ Result<TokensById> companion_tokens(const TokenizerFiles& files, const SpecialTo
   return tokens;
 }
 
-// The token that tokenizer.json pads with, where no file and no class says which.
+// Adds the token that tokenizer.json pads with, if no file and no class names one.
 void add_padding(const TokenizerFiles& files, SpecialTokens& special) {
   const bool reads_map = !files.config.contains("added_tokens_decoder");
   const bool is_set = files.kind == TokenizerClass::kQwen2 || files.kind == TokenizerClass::kGpt2 ||
@@ -119,6 +120,7 @@ void add_padding(const TokenizerFiles& files, SpecialTokens& special) {
   if (is_set || padding == nullptr || !padding->is_object()) return;
   const json::value* text = padding->get_object().if_contains("pad_token");
   if (text == nullptr || !text->is_string() || text->get_string().empty()) return;
+  // The library's order of names: bos, eos, unk, sep, pad, and then the others.
   const auto place = std::ranges::find_if(special.named, [](const NamedToken& one) {
     return one.name != "bos_token" && one.name != "eos_token" && one.name != "unk_token" && one.name != "sep_token";
   });
@@ -134,7 +136,7 @@ void add_all(const TokenizerFiles& files, const SpecialTokens& special, const To
     known.insert(token.content);
     if (!token.content.empty()) batch.push_back(token);
   }
-  // One that is written as a text and as an object with flags counts twice: the later one's flags stay.
+  // A token given both as a string and as an object with flags is added twice; the second one's flags win.
   const auto add = [&](const NamedToken& one) {
     const std::string& text = one.token.content;
     if (known.contains(text) || vocabulary.contains(text) || (one.by_text && !texts.insert(text).second)) return;
@@ -147,6 +149,7 @@ void add_all(const TokenizerFiles& files, const SpecialTokens& special, const To
     vocabulary.add(token);
   }
   if (files.kind != TokenizerClass::kQwen2) return;
+  // Qwen2's class adds its special tokens once more, without their flags.
   for (const NamedToken& one : special.named) vocabulary.add({.content = one.token.content, .special = true});
   for (const NamedToken& one : special.extra) vocabulary.add({.content = one.token.content, .special = true});
 }
@@ -169,6 +172,7 @@ void apply_class(const TokenizerFiles& files, json::object& tokenizer) {
   if (files.kind == TokenizerClass::kQwen2) {
     tokenizer["normalizer"] = {{"type", "NFC"}};
     tokenizer["pre_tokenizer"] = find_gguf_pretokenizer("qwen2")->pre_tokenizer();
+    // Step 0 of the sequence splits by the pattern; step 1 is ByteLevel.
     tokenizer["pre_tokenizer"].as_object()["pretokenizers"].as_array()[1].as_object()["add_prefix_space"] = prefix;
   } else if (files.kind == TokenizerClass::kGpt2) {
     tokenizer["normalizer"] = nullptr;
@@ -181,8 +185,8 @@ void apply_class(const TokenizerFiles& files, json::object& tokenizer) {
   for (const char* key : {"ignore_merges", "unk_token", "fuse_unk", "byte_fallback", "dropout"}) model.erase(key);
 }
 
-// With a tokenizer.json its post-processor says what goes around a text. DeepSeek's files have none there and name
-// Llama's class, which has always added BOS by its flag.
+// Returns the settings that add BOS and EOS. Mostly tokenizer.json's post-processor adds them. DeepSeek's adds no BOS,
+// but names Llama's class, which adds BOS by its flag.
 json::object text_ends(const TokenizerFiles& files, const SpecialTokens& special) {
   json::object config;
   for (const NamedToken& one : special.named) {
@@ -206,21 +210,21 @@ Result<MergedTokenizer> merge_tokenizer_files(TokenizerFiles files) {
   json::value* model = tokenizer == nullptr ? nullptr : tokenizer->if_contains("model");
   const json::value* vocab =
       model != nullptr && model->is_object() ? model->get_object().if_contains("vocab") : nullptr;
-  if (vocab == nullptr || !vocab->is_object()) {  // the parser says what is wrong, or it is another kind
+  if (vocab == nullptr || !vocab->is_object()) {  // the parser reports what is wrong, or it is no BPE
     out.tokenizer = std::move(files.tokenizer);
     return out;
   }
   SLUICE_ASSIGN_OR_RETURN(const std::vector<AddedToken> own, own_tokens(*tokenizer));
   SLUICE_ASSIGN_OR_RETURN(const TokensById tokens, companion_tokens(files, special, own));
   AddedVocabulary added(vocab->get_object());
-  // The other classes are built from the vocabulary anew.
+  // Qwen2's and GPT-2's classes rebuild their vocabulary without the tokens that tokenizer.json adds.
   if (files.kind == TokenizerClass::kBackend) {
     for (const AddedToken& token : own) added.add(token);
   }
   add_all(files, special, tokens, added);
   if (files.kind == TokenizerClass::kBackend) warn_of_ids(own, added, files.folder);
   const json::value* list = tokenizer->if_contains("added_tokens");
-  const bool is_wrong = list != nullptr && !list->is_array() && !list->is_null();  // which the parser says
+  const bool is_wrong = list != nullptr && !list->is_array() && !list->is_null();  // the parser reports this
   if (!is_wrong) (*tokenizer)["added_tokens"] = added.to_json();
   apply_class(files, *tokenizer);
   out.tokenizer = std::move(files.tokenizer);

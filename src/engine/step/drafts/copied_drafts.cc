@@ -18,7 +18,7 @@ void CopiedDrafts::predict(std::span<const TokenId> prediction) {
   prediction_ = static_cast<std::int32_t>(text_.size());
 }
 
-// The place, in the hash table, of the pair that ends with this token.
+// Returns the slot, in the hash table, of the pair that ends with this token.
 std::size_t CopiedDrafts::place(std::int32_t last, const Chains& chains) const {
   const auto at = static_cast<std::size_t>(last);
   const auto word = static_cast<std::uint64_t>(static_cast<std::uint32_t>(text_[at - 1])) << 32 |
@@ -47,7 +47,7 @@ void CopiedDrafts::append(std::span<const TokenId> tokens) {
   add_pairs(first, &own_);
 }
 
-// The number of tokens up to `last` that equal the tokens up to `end`.
+// Returns how many tokens up to `last` equal the tokens up to `end`.
 int CopiedDrafts::match_length(std::int32_t last, std::int32_t end) const {
   int length = 0;
   while (length < kMostMatch && last - length >= 0 && end - length >= prediction_ &&
@@ -57,7 +57,7 @@ int CopiedDrafts::match_length(std::int32_t last, std::int32_t end) const {
   return length;
 }
 
-// The longest match in the chain that begins with the pair that ends at `last`.
+// Returns the longest match in the chain of the pair that ends at `last`.
 CopiedDrafts::Match CopiedDrafts::longest(std::int32_t last, std::int32_t end) const {
   Match best;
   for (int visits = 0; last >= 0 && visits < kMostVisits && best.length < kMostMatch; ++visits) {

@@ -27,7 +27,7 @@ Status ModelDrafts::reserve(Device& device, const TableShape& shape, int sequenc
 
 void ModelDrafts::make(const Exec& exec, Model& model, const CacheView& cache, std::span<const DraftRequest> requests,
                        float* logits, TokenId* tokens, std::int32_t first_slot) {
-  finish();  // the last download may be writing until then
+  finish();  // the last download may still be writing to host_tokens_
   first_slot_ = first_slot;
   prepare(requests);
   const bool on_cpu = device_ == &cpu_device();
@@ -41,7 +41,7 @@ void ModelDrafts::make(const Exec& exec, Model& model, const CacheView& cache, s
   arriving_ = true;
 }
 
-// Everything that the draws of all depths need, so that nothing has to be brought between them.
+// Makes the rows for the draws of all depths and uploads them at once, so that no upload is needed between depths.
 void ModelDrafts::prepare(std::span<const DraftRequest> requests) {
   order_.resize(requests.size());
   std::iota(order_.begin(), order_.end(), 0);
@@ -68,7 +68,7 @@ void ModelDrafts::prepare(std::span<const DraftRequest> requests) {
   device_->upload({params_.data(), reinterpret_cast<const std::byte*>(rows_.data()), rows_.size() * sizeof(SampleRow)});
 }
 
-// The next draft of each of the sequences, which are the first ones, from its row of the logits.
+// Draws the next draft of each of the first sequences in order_, from its row of the logits.
 void ModelDrafts::draw(const Exec& exec, std::span<const int> rows, int vocab, const float* logits, TokenId* tokens) {
   const std::span<const SampleRow> own = std::span(rows_).subspan(drawn_rows_, rows.size());
   Exec with_kernels = exec;

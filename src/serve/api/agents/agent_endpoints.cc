@@ -47,7 +47,7 @@ ApiResult<GenerationPlan> plan_messages(ApiContext& context, std::string_view bo
                     });
 }
 
-// The number of tokens of the prompt that a body stands for; the answer begins with `begin`.
+// Answers with the number of tokens of a body's prompt; the answer begins with `begin`.
 ApiResult<std::string> count(ApiContext& context, const HttpExchangePtr& exchange, ApiResult<AgentRequest> read,
                              std::string_view begin) {
   if (auto* error = std::get_if<ApiError>(&read)) return std::move(*error);

@@ -17,7 +17,7 @@ void append_to(json::object& message, std::string_view key, std::string_view tex
   value.get_string().append(text);
 }
 
-// "messages[3]" or "tools[3]" at the beginning of a text, as the client calls it.
+// Replaces "messages[3]" or "tools[3]" at the beginning of a text by the client's name for it.
 void replace_index(std::string& text, std::string_view name, const std::vector<std::string>& paths) {
   if (!text.starts_with(name) || text.size() <= name.size() || text[name.size()] != '[') return;
   std::size_t index = 0;

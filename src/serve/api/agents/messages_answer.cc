@@ -132,7 +132,7 @@ class MessagesWriter final : public AnswerWriter {
     event(out, "content_block_stop", fmt::format(R"("index":{})", blocks_.size() - 1));
   }
 
-  // Empty for half a call: its input is no object.
+  // Writes {} for a call that was cut: its input is no object.
   static std::string block_json(const MessagesBlock& block) {
     if (block.kind == Kind::kReasoning) {
       return fmt::format(R"({{"type":"thinking","thinking":{},"signature":"{}"}})", quoted_json(block.text),

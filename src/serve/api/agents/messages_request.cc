@@ -98,7 +98,7 @@ class MessagesReader {
     if (last == "assistant" && !fields_.error() && !talk_.empty()) talk_.mark_last("prefix");
   }
 
-  // Texts of the user in a row are one message, before and after the results of tools.
+  // Consecutive texts of the user are one message, before and after the results of tools.
   void flush(const std::string& role, const std::string& path) {
     if (!texts_.empty()) talk_.add(role, std::move(texts_), path);
     texts_ = json::array();
@@ -297,7 +297,7 @@ class MessagesReader {
     RequestFields inner(fields_, "output_config", *config);
     std::optional<std::string> effort;
     inner.read("effort", effort);
-    // An effort of itself turns no reasoning on in this API.
+    // An effort alone turns no reasoning on in this API.
     if (effort && thinks_) out_.chat["reasoning_effort"] = *effort;
     if (const json::object* format = inner.read_object("format")) {
       RequestFields of(inner, "format", *format);

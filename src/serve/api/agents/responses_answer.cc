@@ -17,11 +17,11 @@ namespace {
 namespace json = boost::json;
 using Kind = ChatDelta::Kind;
 
-// An item of the output: what was reasoned, said, or called.
+// An item of the output: reasoning, a message or a call.
 struct ResponsesItem {
   Kind kind;  // kReasoning, kContent or kToolCall
   std::string id, call_id, text;
-  ClientTool tool = {};  // the one that is called
+  ClientTool tool = {};  // the tool that is called
   std::string logprobs = {};
   std::string_view status = "in_progress";
 };
@@ -105,7 +105,7 @@ class ResponsesWriter final : public AnswerWriter {
     if (!is_open_ || items_.back().kind != kind) open(kind, "", out);
     ResponsesItem& item = items_.back();
     item.text += delta.text;
-    // Tokens belong to the text that they let pass; those of reasoning and of calls have no place in this API.
+    // Log-probabilities belong to the text that their tokens let pass. Reasoning and calls have none in this API.
     const std::string logprobs = std::exchange(logprobs_, {});
     if (kind == Kind::kContent && !logprobs.empty()) item.logprobs += (item.logprobs.empty() ? "" : ",") + logprobs;
     if (!streams_ || item.tool.is_custom) return;
@@ -232,10 +232,10 @@ class ResponsesWriter final : public AnswerWriter {
   const ClientTools tools_;
   const bool seals_, streams_;
   int sequence_number_ = 0;
-  std::string weights_version_;  // once something was computed
+  std::string weights_version_;  // known once something was computed
   std::vector<ResponsesItem> items_;
   std::string logprobs_;  // log-probabilities of tokens whose text has yet to pass
-  bool is_open_ = false;  // the last item
+  bool is_open_ = false;  // the last item is open
   std::string_view ending_ = "completed";
 };
 

@@ -86,7 +86,8 @@ class ResponsesReader {
     item.forget();
   }
 
-  // The texts of a content's parts, in chat's form; a part of another type is an error, or `names` it.
+  // Returns the texts of a content's parts, in chat's form. A part of another type is an error; with `names` only its
+  // type is kept.
   json::value read_parts(RequestFields& item, std::string_view key, std::initializer_list<std::string_view> types,
                          bool names) {
     const json::value* content = item.find(key);
@@ -150,7 +151,7 @@ class ResponsesReader {
     if (!item.error()) talk_.add_result(id.value_or(""), std::move(content), path);
   }
 
-  // Sealed text, else the text, else its summary.
+  // Returns the sealed text, else the text, else its summary.
   void read_reasoning_item(RequestFields& item, const std::string& path) {
     std::optional<std::string> sealed;
     item.read("encrypted_content", sealed);
@@ -185,7 +186,7 @@ class ResponsesReader {
     if (!tools_.empty()) out_.chat["tools"] = tools_.functions();
   }
 
-  // The name for the model of the tool that these keys name.
+  // Returns the name that the model sees for the tool of these keys.
   std::string read_tool_name(RequestFields& of) {
     std::optional<std::string> name, space;
     of.read("name", name);

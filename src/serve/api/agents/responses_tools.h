@@ -35,7 +35,7 @@ class ResponsesTools {
   void keep(const std::vector<std::string>& model_names);
 
   bool empty() const { return offered_.empty(); }
-  boost::json::array take_shown() { return std::move(shown_); }  // as the answer repeats them
+  boost::json::array take_shown() { return std::move(shown_); }  // tools as the answer repeats them
   boost::json::array functions() const;                          // in chat's form
   std::vector<std::string> paths() const;                        // where each of these stands in the client's body
   ClientTools names() const;

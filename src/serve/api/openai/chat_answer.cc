@@ -102,11 +102,11 @@ class ChatStreamWriter final : public AnswerWriter {
 
   AnswerForm form_;
   std::vector<std::string> tokens_;             // for each choice: log-probabilities that wait for its next chunk
-  std::vector<std::vector<std::int32_t>> ids_;  // likewise
-  std::vector<ExportReport> exports_;           // for its last one
+  std::vector<std::vector<std::int32_t>> ids_;  // for each choice: token ids that wait for its next chunk
+  std::vector<ExportReport> exports_;           // for each choice: exports for its last chunk
   bool begun_ = false;
   std::string stop_reason_;  // the stop reason of the choice whose last chunk is written
-  Usage usage_;              // so far
+  Usage usage_;              // tokens so far
 };
 
 // One choice of a whole answer, gathered from its deltas.

@@ -33,7 +33,7 @@ void read_logprobs(RequestFields& fields, SamplingParams& out) {
 void read_format(RequestFields& fields, ChatCompletionRequest& out) {
   const json::object* schema = read_constraint(fields, out.options);
   if (out.tool_choice.forced && out.options.constraint_field.starts_with("response_format")) {
-    out.options.constraint.reset();  // it is of the answer's text, and a forced call has none
+    out.options.constraint.reset();  // it constrains the answer's text, and a forced call has none
   } else if (schema != nullptr) {
     out.chat.response_format = *schema;
   }

@@ -31,7 +31,7 @@ class CompletionStreamWriter final : public AnswerWriter {
 
   void begin(const Usage& so_far, std::string& out) override {
     usage_ = so_far;
-    if (form_.echo_logprobs) return;  // which come with the first token
+    if (form_.echo_logprobs) return;  // they come with the first token
     for (std::size_t i = 0; i < form_.echo.size(); ++i) append_chunk(out, static_cast<int>(i), form_.echo[i], "");
   }
 
@@ -77,16 +77,16 @@ class CompletionStreamWriter final : public AnswerWriter {
     append_event(out, chunk);
   }
 
-  struct Choice {  // what waits for its next chunk
+  struct Choice {  // parts that wait for the choice's next chunk
     CompletionLogprobs logprobs;
     std::vector<std::int32_t> token_ids;
-    ExportReport exports;              // for its last one
+    ExportReport exports;              // exports for its last chunk
     std::string stop_reason = "null";  // the stop reason of its last chunk
     bool begun = false;
   };
   AnswerForm form_;
   std::vector<Choice> choices_;
-  Usage usage_;  // so far
+  Usage usage_;  // tokens so far
 };
 
 class CompletionWholeWriter final : public AnswerWriter {

@@ -19,7 +19,7 @@ std::size_t characters_of(std::string_view utf8) {
       std::ranges::count_if(utf8, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }));
 }
 
-// A token's text, or "bytes:..." where its bytes are no characters by themselves.
+// Returns a token's text, or "bytes:..." if its bytes are no characters by themselves.
 std::string name_of(std::string_view bytes) {
   if (valid_utf8_prefix(bytes) == bytes.size()) return std::string(bytes);
   std::string out = "bytes:";

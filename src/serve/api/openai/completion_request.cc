@@ -30,7 +30,7 @@ bool read_ids(const json::array& array, std::vector<std::int32_t>& out) {
   return true;
 }
 
-// One prompt or several, each a text or token ids.
+// Reads one prompt or several, each a text or token ids.
 void read_prompts(RequestFields& fields, CompletionRequest& out) {
   const std::string expected =
       fmt::format("a string, an array of token ids, or an array of 1 to {} of either", kMaxPrompts);
@@ -88,7 +88,7 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   return out;
 }
 
-// Texts are judged, and nothing is generated.
+// Texts are scored, and nothing is generated.
 ApiResult<CompletionRequest> parse_score_request(std::string_view body, const RequestRules& rules) {
   auto parsed = parse_request_object(body);
   if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);

@@ -77,7 +77,7 @@ struct GenerationOptions {
 struct ToolChoice {
   bool none = false;                    // "none", though there are tools
   bool forced = false;                  // the answer is a call
-  std::vector<std::string> names = {};  // that may be called; empty: all
+  std::vector<std::string> names = {};  // tools that may be called; empty: all
   bool parallel = true;                 // more than one call
   bool strict_by_default = false;       // what does not say `strict` is, where it can be enforced
 };

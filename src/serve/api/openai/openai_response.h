@@ -69,7 +69,7 @@ struct AnswerForm {
   }
   std::function<std::string(std::int32_t)> token_text;
   std::function<bool(std::int32_t)> is_special;
-  bool shows_special = false;                // in the answer's text
+  bool shows_special = false;                // the answer's text shows special tokens
   std::vector<std::int32_t> stop_token_ids;  // the client's
 
   bool hides(std::int32_t token) const { return !shows_special && is_special(token); }

@@ -1,4 +1,4 @@
-// The endpoints that only tell something.
+// The endpoints that only report something.
 #include <fmt/format.h>
 
 #include <iterator>

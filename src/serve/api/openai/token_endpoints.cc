@@ -129,7 +129,7 @@ void answer_on_worker(ApiContext& context, const HttpExchangePtr& exchange, Json
     ApiResult<std::string> answered;
     try {
       answered = answer(context, exchange);
-    } catch (const std::exception& failure) {  // memory that there is not: this request's end, and no other's
+    } catch (const std::exception& failure) {  // a lack of memory ends only this request
       log_error("request {} could not be answered: {}", exchange->request().record.id, failure.what());
       answered = ApiError{500, "the request could not be processed", "", "internal_error"};
     }

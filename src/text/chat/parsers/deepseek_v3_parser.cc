@@ -44,7 +44,7 @@ std::vector<ChatDelta> DeepSeekV3OutputParser::finish(AnswerEnd end) {
     case State::kContent:
       sink_.content(pending_);
       break;
-    case State::kName:  // more of it may have been to come
+    case State::kName:  // the name may be cut
       if (is_complete && start_call()) sink_.arguments("{}");
       break;
     case State::kArguments:
@@ -192,7 +192,7 @@ void DeepSeekV3OutputParser::take_end(std::string_view marker) {
   tail_.clear();
   sink_.after_markup();
   state_ = State::kBlock;
-  if (marker == kCloseCall) pending_.erase(0, kCloseCall.size());  // the block takes the others
+  if (marker == kCloseCall) pending_.erase(0, kCloseCall.size());  // the block consumes the other markers
 }
 
 }  // namespace sluice

@@ -19,7 +19,7 @@ constexpr std::string_view kOpenInvoke = "<｜DSML｜invoke";  // attributes and
 constexpr std::string_view kCloseInvoke = "</｜DSML｜invoke>";
 constexpr std::string_view kOpenParameter = "<｜DSML｜parameter";  // attributes and ">" follow
 constexpr std::string_view kCloseParameter = "</｜DSML｜parameter>";
-constexpr std::size_t kMaxTagBytes = 4096;  // the most of an invoke or parameter tag
+constexpr std::size_t kMaxTagBytes = 4096;  // longest invoke or parameter tag
 
 // Text that find_marker holds back is an unfinished tag, not plain text, once it reaches into the bar of "<｜DSML" or
 // "</｜DSML".
@@ -176,7 +176,7 @@ bool DsmlOutputParser::step_block() {
   sink_.after_markup();
   if (marker == kOpenInvoke) begin_header(State::kInvokeHeader, marker);
   if (marker == block_.close) state_ = State::kContent;
-  return true;  // a repeated opening tag says nothing
+  return true;  // a repeated opening tag is skipped
 }
 
 bool DsmlOutputParser::step_header() {
@@ -207,7 +207,7 @@ bool DsmlOutputParser::step_invoke() {
     begin_header(State::kParameterHeader, marker);
   } else {
     end_call(State::kBlock);
-    if (marker != kCloseInvoke) return true;  // the block takes the tag
+    if (marker != kCloseInvoke) return true;  // the block consumes the tag
   }
   consumed_ += marker.size();
   return true;
