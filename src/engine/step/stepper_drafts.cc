@@ -160,7 +160,7 @@ void Stepper::commit_drafts() {
 
 // The rows of a span with drafts whose tokens the sequence has. The newest token has none.
 int Stepper::appended_rows(const LiveSequence& s) const {
-  return static_cast<int>(s.tokens.size()) - 1 - runner_->position(s.slot);
+  return static_cast<int>(s.tokens.size()) - 1 - runner_->sequences().position(s.slot);
 }
 
 }  // namespace sluice
