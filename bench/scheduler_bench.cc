@@ -68,8 +68,8 @@ class Bench {
 
   // Runs requests of 16 blocks until enough blocks are cached.
   void fill_cache() {
-    while (runner_->pools().latents().cached() < options_.cached_blocks &&
-           runner_->pools().latents().evicted_count() == 0) {
+    while (runner_->cache().pools().latents().cached() < options_.cached_blocks &&
+           runner_->cache().pools().latents().evicted_count() == 0) {
       for (int i = 0; i < 32; ++i) add(16 * kBlockTokens + 1, 1, true);
       while (!stepper_->idle()) step();
     }

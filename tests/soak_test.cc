@@ -238,8 +238,8 @@ TEST_P(SoakTest, EveryRequestEndsAndAllMemoryComesBack) {
   SoakLedger ledger(promises, std::max(1, requests / 40));
   std::atomic<Engine*> running{nullptr};
   auto runner = make_runner(options_, [&] { ledger.step(running); });
-  const int pages = runner->pools().latents().total() - 1;
-  const int starved = phase.starved ? pages_when_starved(static_cast<int>(runner->vocab_size())) : pages;
+  const int pages = runner->cache().pools().latents().total() - 1;
+  const int starved = phase.starved ? pages_when_starved(static_cast<int>(runner->limits().vocab_size)) : pages;
   if (phase.starved) {
     options_.testing.hidden_latent_pages = std::max(0, pages - starved);
     runner = make_runner(options_, [&] { ledger.step(running); });

@@ -101,9 +101,9 @@ std::vector<SpeedCase> tests_of(const BenchOptions& options, bool model_drafts) 
 Status check_lengths(const std::vector<SpeedCase>& tests, const Runner& runner) {
   if (tests.empty()) return invalid_argument("nothing to measure: give --prefill, --decode or --concurrency above 1");
   for (const SpeedCase& test : tests) {
-    if (test.context() <= runner.max_model_len()) continue;
+    if (test.context() <= runner.limits().max_model_len) continue;
     return invalid_argument(fmt::format("{} needs {} tokens of one sequence, and the longest has {}", test.text(),
-                                        test.context(), runner.max_model_len()));
+                                        test.context(), runner.limits().max_model_len));
   }
   return {};
 }
@@ -127,9 +127,9 @@ boost::json::object flags_json(const EngineSetup& engine, const Runner& runner, 
           {"index_cache_dtype", engine.numerics.index_cache_dtype},
           {"mla_prefill", word_of(engine.numerics.mla_prefill)},
           {"profile", engine.numerics.profile},
-          {"isa", runner.isa_name()},
+          {"isa", isa_name(runner.exec())},
           {"threads", threads},
-          {"max_num_batched_tokens", runner.step_rows()},
+          {"max_num_batched_tokens", runner.limits().step_rows},
           {"scheduling_policy", word_of(engine.scheduler.scheduling_policy)}};
 }
 
@@ -192,8 +192,8 @@ Result<Probe> probe_of(const BenchOptions& options, const Runner& runner) {
   Device* device = runner.exec().device;
   if (device == nullptr || device->free_bytes() == 0) {  // the host's memory
     const Exec& exec = runner.exec();
-    auto probe =
-        std::make_shared<MachineProbe>(exec.pool, probe_bytes(options, runner.threads()), features_of(*exec.kernels));
+    auto probe = std::make_shared<MachineProbe>(exec.pool, probe_bytes(options, exec.pool->threads()),
+                                                features_of(*exec.kernels));
     return Probe([probe] { return probe->measure(); });
   }
   SLUICE_ASSIGN_OR_RETURN(DeviceProbe made, DeviceProbe::make(device));
@@ -202,9 +202,9 @@ Result<Probe> probe_of(const BenchOptions& options, const Runner& runner) {
 
 void set_threads(EngineSetup& engine, int threads, Runner& runner) {
   engine.machine.threads = threads;
-  runner.set_threads(resolve_threads(engine));
-  if (engine.machine.pin_threads) runner.pin_threads();
-  runner.pin_caller();
+  runner.threads().set(resolve_threads(engine));
+  if (engine.machine.pin_threads) runner.threads().pin();
+  runner.threads().pin_caller();
 }
 
 Result<RoundsResult> measure(const BenchOptions& options, SpeedCases& speed_cases, const std::vector<SpeedCase>& tests,
@@ -230,7 +230,7 @@ Status bench(const BenchOptions& options) {
   if (!options.json.empty())
     SLUICE_RETURN_IF_ERROR(write_file(options.json, ""));  // fails now if it cannot be written, not after an hour
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
-  runner->pin_caller();
+  runner->threads().pin_caller();
   const std::vector<SpeedCase> tests = tests_of(options, runner->model().drafts());
   SLUICE_RETURN_IF_ERROR(check_lengths(tests, *runner));
 
@@ -241,9 +241,9 @@ Status bench(const BenchOptions& options) {
     if (i > 0) set_threads(engine, options.threads[i], *runner);
     SLUICE_ASSIGN_OR_RETURN(RoundsResult result, measure(options, speed_cases, tests, *runner));
     fmt::print("{}: {}, {} kernels, {} thread{}, steps of {} rows\n{}", model, runner->model().profile().text(),
-               runner->isa_name(), runner->threads(), runner->threads() == 1 ? "" : "s", runner->step_rows(),
-               to_text(result));
-    results.push_back({runner->threads(), std::move(result)});
+               isa_name(runner->exec()), runner->threads().count(), runner->threads().count() == 1 ? "" : "s",
+               runner->limits().step_rows, to_text(result));
+    results.push_back({runner->threads().count(), std::move(result)});
   }
   fmt::print("{}", threads_text(results));
   return options.json.empty() ? Status() : write_results(options, engine, model, *runner, results);

@@ -88,13 +88,13 @@ Result<Task> read_task(const LogitsOptions& options) {
 
 Status check_size(const Runner& runner, const Task& task, int greedy) {
   const std::size_t tokens = task.ids.size() + static_cast<std::size_t>(std::max(greedy - 1, 0));
-  const auto limit = static_cast<std::size_t>(runner.max_model_len());
+  const auto limit = static_cast<std::size_t>(runner.limits().max_model_len);
   if (tokens > limit) {
     return invalid_argument(
         fmt::format("{} ids and {} greedy ones: expected at most {} tokens to compute (--max-model-len), found {}",
                     task.ids.size(), greedy, limit, tokens));
   }
-  const std::size_t bytes = task.positions.size() * runner.vocab_size() * sizeof(float);
+  const std::size_t bytes = task.positions.size() * runner.limits().vocab_size * sizeof(float);
   if (bytes <= usable_memory() / 2) return {};
   return resource_exhausted(
       fmt::format("the logits of {} positions take {}, more than half of the memory: ask for "
@@ -116,7 +116,7 @@ Status choose_longest(const Task& task, int greedy, ModelOptions& model) {
 // Appends the logits of task.positions to `out`, in chunks of at most `chunk` rows. With `last` set, the runner then
 // has the logits of the last id.
 Status compute(Runner& runner, StateSlot sequence, const Task& task, int chunk, bool last, std::vector<float>& out) {
-  out.reserve(task.positions.size() * runner.vocab_size());
+  out.reserve(task.positions.size() * runner.limits().vocab_size);
   ProgressBar bar("computing", ProgressBar::Unit::kItems);
   std::size_t next = 0;  // index into task.positions
   std::vector<int> rows;
@@ -132,8 +132,8 @@ Status compute(Runner& runner, StateSlot sequence, const Task& task, int chunk, 
     if (last && end == task.ids.size() && (rows.empty() || rows.back() != last_row)) rows.push_back(last_row);
     const StepSpan span{.sequence = sequence, .ids = {task.ids.data() + begin, count}, .logit_rows = rows};
     SLUICE_RETURN_IF_ERROR(runner.run_step({&span, 1}));
-    const std::span<const float> logits = runner.logits().first(wanted * runner.vocab_size());
-    SLUICE_RETURN_IF_ERROR(runner.device_status());
+    const std::span<const float> logits = runner.logits().all().first(wanted * runner.limits().vocab_size);
+    SLUICE_RETURN_IF_ERROR(runner.exec().device->status());
     out.insert(out.end(), logits.begin(), logits.end());
     begin = end;
     bar.update(end, task.ids.size());
@@ -146,19 +146,19 @@ Result<std::vector<std::int64_t>> continue_greedily(Runner& runner, StateSlot se
   std::vector<std::int64_t> tokens;
   ProgressBar bar("continuing", ProgressBar::Unit::kItems);
   const SamplingParams greedy{.temperature = 0.0F};
-  std::span<const float> logits = runner.logits();
-  logits = logits.last(runner.vocab_size());
+  std::span<const float> logits = runner.logits().all();
+  logits = logits.last(runner.limits().vocab_size);
   while (true) {
     Sampled sampled;
-    SLUICE_RETURN_IF_ERROR(sample_one(runner.exec(), logits, greedy, runner.position(sequence), &sampled));
+    SLUICE_RETURN_IF_ERROR(sample_one(runner.exec(), logits, greedy, runner.sequences().position(sequence), &sampled));
     tokens.push_back(sampled.token);
     bar.update(tokens.size(), static_cast<std::size_t>(count));
     if (static_cast<int>(tokens.size()) == count) return tokens;
     const int row = 0;
     const StepSpan span{.sequence = sequence, .ids = {&sampled.token, 1}, .logit_rows = {&row, 1}};
     SLUICE_RETURN_IF_ERROR(runner.run_step({&span, 1}));
-    logits = runner.logits();
-    SLUICE_RETURN_IF_ERROR(runner.device_status());
+    logits = runner.logits().all();
+    SLUICE_RETURN_IF_ERROR(runner.exec().device->status());
   }
 }
 
@@ -181,7 +181,7 @@ Status compute_logits(const LogitsOptions& options) {
   SLUICE_RETURN_IF_ERROR(choose_longest(task, options.greedy, engine.model));
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
   SLUICE_RETURN_IF_ERROR(check_size(*runner, task, options.greedy));
-  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner->open());
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner->sequences().open());
 
   std::vector<float> logits;
   SLUICE_RETURN_IF_ERROR(
@@ -190,16 +190,17 @@ Status compute_logits(const LogitsOptions& options) {
   if (options.greedy > 0) {
     SLUICE_ASSIGN_OR_RETURN(greedy, continue_greedily(*runner, sequence, options.greedy));
   }
-  runner->close(sequence);
+  runner->sequences().close(sequence);
 
   const std::vector<std::int64_t> positions(task.positions.begin(), task.positions.end());
   const auto count = static_cast<std::int64_t>(positions.size());
   std::vector<TensorSource> tensors{
-      source("logits", DType::kF32, {count, static_cast<std::int64_t>(runner->vocab_size())}, logits),
+      source("logits", DType::kF32, {count, static_cast<std::int64_t>(runner->limits().vocab_size)}, logits),
       source("positions", DType::kI64, {count}, positions)};
   if (options.greedy > 0) tensors.push_back(source("greedy", DType::kI64, {options.greedy}, greedy));
   SLUICE_RETURN_IF_ERROR(write_safetensors(options.out, tensors, {{"profile", runner->model().profile().text()}}));
-  log_info("wrote {}: logits [{}, {}], {}", options.out, count, runner->vocab_size(), runner->model().profile().text());
+  log_info("wrote {}: logits [{}, {}], {}", options.out, count, runner->limits().vocab_size,
+           runner->model().profile().text());
   return {};
 }
 

@@ -49,7 +49,7 @@ Status score_targets(std::span<const TokenId> targets, Score* score) {
   for (std::size_t i = 0; i < targets.size(); ++i, ++score->scored) {
     std::vector<Prediction> predictions;
     for (Side& side : score->sides) {
-      predictions.emplace_back(side.runner->logits(i));
+      predictions.emplace_back(side.runner->logits().row(i));
       const double nll = predictions.back().negative_log_likelihood(targets[i]);
       if (!std::isfinite(nll)) return internal_error("a logit is not a finite number; the weights may be damaged");
       side.nll += nll;
@@ -78,17 +78,17 @@ Status run_window(std::span<const TokenId> ids, int chunk, Score* score) {
     }
     if (rows.empty()) continue;
     SLUICE_RETURN_IF_ERROR(score_targets(ids.subspan(static_cast<std::size_t>(first) + 1, rows.size()), score));
-    for (const Side& side : score->sides) SLUICE_RETURN_IF_ERROR(side.runner->device_status());
+    for (const Side& side : score->sides) SLUICE_RETURN_IF_ERROR(side.runner->exec().device->status());
   }
   return {};
 }
 
 Status score_window(std::span<const TokenId> ids, int chunk, Score* score) {
   for (Side& side : score->sides) {
-    SLUICE_ASSIGN_OR_RETURN(side.sequence, side.runner->open());
+    SLUICE_ASSIGN_OR_RETURN(side.sequence, side.runner->sequences().open());
   }
   const Status status = run_window(ids, chunk, score);
-  for (const Side& side : score->sides) side.runner->close(side.sequence);
+  for (const Side& side : score->sides) side.runner->sequences().close(side.sequence);
   ++score->windows;
   return status;
 }
@@ -173,7 +173,7 @@ Status measure_perplexity(const PerplexityOptions& given) {
   Score score;
   score.window = given.window;
   SLUICE_ASSIGN_OR_RETURN(score.sides, load_sides(options, given.against));
-  if (const int longest = score.sides[0].runner->max_model_len(); given.window > longest) {
+  if (const int longest = score.sides[0].runner->limits().max_model_len; given.window > longest) {
     return invalid_argument(
         fmt::format("--window: expected at most {} tokens (--max-model-len), found {}", longest, given.window));
   }

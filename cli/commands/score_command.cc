@@ -101,13 +101,13 @@ Result<std::vector<Item>> read_items(const std::string& path, const Tokenizer* t
 Status check_sizes(const Runner& runner, const std::vector<Item>& items, const ScoreOptions& options) {
   std::size_t rows = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (items[i].ids.size() > static_cast<std::size_t>(runner.max_model_len())) {
+    if (items[i].ids.size() > static_cast<std::size_t>(runner.limits().max_model_len)) {
       return invalid_argument(fmt::format("text {}: expected at most {} tokens (--max-model-len), found {}", i,
-                                          runner.max_model_len(), items[i].ids.size()));
+                                          runner.limits().max_model_len, items[i].ids.size()));
     }
     rows += items[i].ids.size();
   }
-  const std::size_t bytes = options.distributions ? rows * runner.vocab_size() * sizeof(float) : 0;
+  const std::size_t bytes = options.distributions ? rows * runner.limits().vocab_size * sizeof(float) : 0;
   if (bytes <= usable_memory() / 2) return {};
   return resource_exhausted(fmt::format(
       "--distributions: those of {} tokens take {}, more than half of the memory: score fewer texts at a time", rows,
@@ -115,7 +115,7 @@ Status check_sizes(const Runner& runner, const std::vector<Item>& items, const S
 }
 
 void take_scores(Runner& runner, Scores& to) {
-  for (RowScore& score : runner.scores()) {
+  for (RowScore& score : runner.results().scores()) {
     const bool numbers = score.logprobs.status == SampleStatus::kOk;
     to.logprobs.push_back(numbers ? score.logprobs.logprob : std::nanf(""));
     to.ranks.push_back(score.rank);
@@ -129,23 +129,23 @@ void take_scores(Runner& runner, Scores& to) {
 }
 
 // Appends the exports of the first `rows` rows of the step, which begin at position `first`.
-void take_exports(const Runner& runner, Position first, int rows, Scores& to) {
+void take_exports(const StepResults& results, Position first, int rows, Scores& to) {
   to.expert_layers.clear();
   to.entry_layers.clear();
-  for (const ExportedLayer& layer : runner.exported_experts()) {
+  for (const ExportedLayer& layer : results.exported_experts()) {
     to.expert_layers.push_back(layer.layer);
     to.slots = layer.width;
   }
-  for (const ExportedLayer& layer : runner.exported_entries()) {
+  for (const ExportedLayer& layer : results.exported_entries()) {
     to.entry_layers.push_back(layer.layer);
     to.tokens_per_entry = layer.tokens_per_row;
   }
   for (int row = 0; row < rows; ++row) {
-    for (const ExportedLayer& layer : runner.exported_experts()) {
+    for (const ExportedLayer& layer : results.exported_experts()) {
       const std::int32_t* ids = &layer.values[static_cast<std::size_t>(row * layer.width)];
       for (int slot = 0; slot < layer.width; ++slot) to.experts.push_back(static_cast<std::uint16_t>(ids[slot]));
     }
-    for (const ExportedLayer& layer : runner.exported_entries()) {
+    for (const ExportedLayer& layer : results.exported_entries()) {
       const std::int32_t count =
           layer.all ? (first + row + 1) / layer.tokens_per_row : layer.counts[static_cast<std::size_t>(row)];
       to.entry_counts.push_back(count);
@@ -158,7 +158,7 @@ void take_exports(const Runner& runner, Position first, int rows, Scores& to) {
 
 // Scores the item in chunks of at most `chunk` rows.
 Status score(Runner& runner, const Item& item, const ScoreOptions& options, int chunk, Scores& to) {
-  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner.open());
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner.sequences().open());
   const auto tokens = static_cast<Position>(item.ids.size());
   to.ids.assign(item.ids.begin(), item.ids.end());
   Status status;
@@ -179,10 +179,10 @@ Status score(Runner& runner, const Item& item, const ScoreOptions& options, int 
     status = runner.run_step({&span, 1});
     if (!status.ok()) break;
     take_scores(runner, to);
-    take_exports(runner, begin, std::min(rows, tokens - 1 - begin), to);
-    status = runner.device_status();
+    take_exports(runner.results(), begin, std::min(rows, tokens - 1 - begin), to);
+    status = runner.exec().device->status();
   }
-  runner.close(sequence);
+  runner.sequences().close(sequence);
   return status;
 }
 
@@ -244,7 +244,7 @@ Status run(const ScoreOptions& options) {
   engine.scheduler.max_num_seqs = 1;
   engine.scheduler.max_num_batched_tokens = resolve_step_rows(engine);
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
-  const auto vocab = runner->vocab_size();
+  const auto vocab = runner->limits().vocab_size;
   SLUICE_RETURN_IF_ERROR(check_sizes(*runner, items, options));
 
   std::deque<Scores> scores;
@@ -260,7 +260,8 @@ Status run(const ScoreOptions& options) {
   }
   std::vector<TensorSource> tensors;
   for (std::size_t i = 0; i < items.size(); ++i) add_tensors(tensors, i, scores[i], options, vocab);
-  Metadata metadata{{"profile", runner->model().profile().text()}, {"weights_version", runner->weights_version()}};
+  Metadata metadata{{"profile", runner->model().profile().text()},
+                    {"weights_version", runner->load_report().weights_version}};
   if (options.experts) metadata["expert_layers"] = fmt::format("{}", fmt::join(scores[0].expert_layers, ","));
   if (options.indices) {
     metadata["index_layers"] = fmt::format("{}", fmt::join(scores[0].entry_layers, ","));

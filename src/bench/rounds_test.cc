@@ -54,7 +54,7 @@ TEST_F(SpeedCasesTest, CountsWhatEachStepDoes) {
   ASSERT_EQ(concurrent.size(), 5U);
   EXPECT_GT(concurrent[0].experts.bytes, decode[0].experts.bytes);
   EXPECT_LE(concurrent[0].experts.bytes, 3 * decode[0].experts.bytes);
-  EXPECT_TRUE(runner_->audit().ok());
+  EXPECT_TRUE(runner_->sequences().audit().ok());
 }
 
 TEST_F(SpeedCasesTest, CountsTheBytesOfTheCheckpoint) {
@@ -69,7 +69,7 @@ TEST_F(SpeedCasesTest, FewerPlacesThanRequestsIsAnError) {
   const Result<double> result = tests.run(many);
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.status().message(), ::testing::HasSubstr("places for 4 sequences at once, not for 6"));
-  EXPECT_TRUE(runner_->audit().ok());
+  EXPECT_TRUE(runner_->sequences().audit().ok());
 }
 
 TEST(SpeedCasesOfFewRows, FirstAnswersThatEndBeforeTheLastPromptAreAnError) {
@@ -102,16 +102,16 @@ TEST_F(SpeedCasesTest, WhatDoesNotFitIsLeftOutOfARound) {
 TEST_F(SpeedCasesTest, SyntheticStatesAreWholeAndAlwaysTheSame) {
   std::vector<std::vector<float>> seen;
   for (int i = 0; i < 2; ++i) {
-    const StateSlot sequence = *runner_->open();
+    const StateSlot sequence = *runner_->sequences().open();
     ASSERT_TRUE(fill_with_random_state(*runner_, sequence, 1000).ok());
-    EXPECT_EQ(runner_->position(sequence), 1000);
+    EXPECT_EQ(runner_->sequences().position(sequence), 1000);
     const TokenId id = 7;
     const int row = 0;
     const StepSpan span{.sequence = sequence, .ids = {&id, 1}, .logit_rows = {&row, 1}};
     ASSERT_TRUE(runner_->run_step({&span, 1}).ok());
-    seen.emplace_back(runner_->logits().begin(), runner_->logits().end());
-    EXPECT_TRUE(runner_->audit().ok());
-    runner_->close(sequence);
+    seen.emplace_back(runner_->logits().all().begin(), runner_->logits().all().end());
+    EXPECT_TRUE(runner_->sequences().audit().ok());
+    runner_->sequences().close(sequence);
   }
   EXPECT_EQ(seen[0], seen[1]);
   EXPECT_GT(std::set<float>(seen[0].begin(), seen[0].end()).size(), 100U);

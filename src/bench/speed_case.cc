@@ -87,7 +87,7 @@ std::vector<TokenId> SpeedCases::ids(int count, int seed) const {
   std::vector<TokenId> ids(static_cast<std::size_t>(count));
   const std::uint64_t first = static_cast<std::uint64_t>(seed) * 7919 + 12345;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    ids[i] = static_cast<TokenId>(((i + first) * 2654435761U >> 3) % runner_->vocab_size());
+    ids[i] = static_cast<TokenId>(((i + first) * 2654435761U >> 3) % runner_->limits().vocab_size);
   }
   return ids;
 }
@@ -125,7 +125,7 @@ Result<std::vector<KernelTime>> SpeedCases::trace(const SpeedCase& test) {
 
 SpeedCases::Clock::time_point SpeedCases::begin() {
   if (traces_) {
-    runner_->wait();
+    runner_->exec().device->wait();
     tracing_ = dynamic_cast<CudaDevice&>(*runner_->exec().device).begin_kernel_times();
   }
   const Clock::time_point began = Clock::now();  // first, as the stages are parts of the time since then
@@ -138,29 +138,29 @@ SpeedCases::Clock::time_point SpeedCases::begin() {
 
 // The seconds until the device has finished its work. A device that has broken down is quick.
 Result<double> SpeedCases::seconds_since(Clock::time_point begin) {
-  runner_->wait();
+  runner_->exec().device->wait();
   if (traces_) times_ = dynamic_cast<CudaDevice&>(*runner_->exec().device).end_kernel_times();
   if (measures_stages_) stages_ = meter_.take();
   runner_->exec().pool->watch(nullptr);
-  SLUICE_RETURN_IF_ERROR(runner_->device_status());
+  SLUICE_RETURN_IF_ERROR(runner_->exec().device->status());
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 Result<double> SpeedCases::run_single(const SpeedCase& test, std::vector<StepWork>* steps) {
-  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner_->open());
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner_->sequences().open());
   const Status filled = fill_with_random_state(*runner_, sequence, test.depth);
   const bool drafts = test.kind == SpeedCase::Kind::kSpeculative;
   Result<double> seconds = !filled.ok() ? Result<double>(filled)
                            : drafts     ? run_speculative(test, sequence, steps)
                                         : run_steps(test, sequence, steps);
-  runner_->close(sequence);
+  runner_->sequences().close(sequence);
   return seconds;
 }
 
 Result<double> SpeedCases::run_steps(const SpeedCase& test, StateSlot sequence, std::vector<StepWork>* steps) {
   const bool decode = test.kind == SpeedCase::Kind::kDecode;
   const std::vector<TokenId> ids = this->ids(test.tokens, test.depth);
-  const int step_rows = decode ? 1 : runner_->step_rows();
+  const int step_rows = decode ? 1 : runner_->limits().step_rows;
   const auto start = begin();
   for (int begin = 0; begin < test.tokens; begin += step_rows) {
     const int rows = std::min(step_rows, test.tokens - begin), last = rows - 1;
@@ -191,9 +191,9 @@ Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequ
       span.drafts = std::span(ids).subspan(at + 1, static_cast<std::size_t>(drafts));
     }
     SLUICE_RETURN_IF_ERROR(runner_->begin({&span, 1}));
-    runner_->wait();  // it is known then which rows stay
+    runner_->exec().device->wait();  // it is known then which rows stay
     const int kept = 1 + right_drafts(test.acceptance, done, drafts);
-    runner_->commit(sequence, kept);
+    runner_->sequences().commit(sequence, kept);
     count({.spans = {{test.depth + done, span.rows()}}, .logit_rows = span.rows()}, steps);
     done += kept;
   }
@@ -201,7 +201,7 @@ Result<double> SpeedCases::run_speculative(const SpeedCase& test, StateSlot sequ
 }
 
 Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<StepWork>* steps) {
-  const int places = runner_->pools().plan().sequences;
+  const int places = runner_->cache().pools().plan().sequences;
   if (places < test.concurrency) {
     return resource_exhausted(
         fmt::format("the cache has places for {} sequences at once, not for {}; give more --kv-cache-memory, or less "
@@ -223,7 +223,7 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
         return resource_exhausted(
             fmt::format("the first sequences had {} tokens before all {} of them decoded; give more "
                         "--max-num-batched-tokens (steps have {} rows), or a shorter --concurrent-prompt",
-                        length - test.prompt, test.concurrency, runner_->step_rows()));
+                        length - test.prompt, test.concurrency, runner_->limits().step_rows));
       }
       if (shape != nullptr) shape->spans.push_back({length - 1, 1});
       stepper.append(id, ids(1, length * test.concurrency + id.value).front());
@@ -237,7 +237,7 @@ Result<double> SpeedCases::run_concurrent(const SpeedCase& test, std::vector<Ste
     SLUICE_RETURN_IF_ERROR(step(nullptr));
     decoding = stepper.counts().waiting > 0 ? 0 : sampled_last;
   }
-  runner_->wait();  // a device still computes the last prompts, which do not count
+  runner_->exec().device->wait();  // a device still computes the last prompts, which do not count
   experts_chosen_ = 0;
   routing_ = {};
   const auto start = begin();

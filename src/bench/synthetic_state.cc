@@ -37,7 +37,7 @@ struct CodedRows {
 
 // Random rows for a sequence that will be `tokens` long; for a window only the rows that are in it then.
 CodedRows code_rows(const Runner& runner, PlaneId id, const BatchSpan& span, int tokens) {
-  const CacheLayout& layout = runner.pools().layout();
+  const CacheLayout& layout = runner.cache().pools().layout();
   const PlaneSpec& plane = layout[id];
   const int block = span.first_position / kBlockTokens;
   const int begin = span.first_position % kBlockTokens / plane.tokens_per_row;
@@ -65,7 +65,7 @@ CodedRows code_rows(const Runner& runner, PlaneId id, const BatchSpan& span, int
 }  // namespace
 
 Status fill_with_random_state(Runner& runner, StateSlot sequence, int tokens) {
-  std::vector<CodedRows> coded(runner.pools().layout().planes.size());
+  std::vector<CodedRows> coded(runner.cache().pools().layout().planes.size());
   for (int begin = 0; begin < tokens; begin += kBlockTokens) {
     const int rows = std::min(kBlockTokens, tokens - begin);
     SLUICE_RETURN_IF_ERROR(runner.fill(sequence, rows, [&](const BatchSpan& span, CacheMemory& memory) {

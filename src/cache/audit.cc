@@ -1,4 +1,4 @@
-// Used by engine/runner/runner.cc and engine/step/stepper_audit.cc.
+// Used by engine/runner/open_sequences.cc and engine/step/stepper_audit.cc.
 #include "cache/audit.h"
 
 #include <fmt/format.h>

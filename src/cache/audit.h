@@ -3,7 +3,7 @@
 // that it has computed. With digests (PrefixCacheOptions), a sample of the inserted pages still has the bytes that were
 // inserted, and every recomputed block had the bytes of the first time. Cost: a pass over all pages; for tests and
 // debugging.
-// Used by engine/runner/runner.cc and engine/step/stepper_audit.cc.
+// Used by engine/runner/open_sequences.cc and engine/step/stepper_audit.cc.
 #pragma once
 
 #include <span>

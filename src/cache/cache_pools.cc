@@ -1,4 +1,4 @@
-// Used by audit.h, engine/runner/runner.h, prefix_cache.h and sequence_state.h.
+// Used by audit.h, engine/runner/engine_cache.h, prefix_cache.h and sequence_state.h.
 #include "cache/cache_pools.h"
 
 #include <utility>

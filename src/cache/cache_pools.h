@@ -3,7 +3,7 @@
 // The lowest vacant page is allocated first; if none is vacant, the cached page that was released longest ago. Owns the
 // memory; `layout` and the device must outlive it. Thread safety: one thread at a time (a forward pass may read and
 // write pages that it was given from all of its threads).
-// Used by audit.h, engine/runner/runner.h, prefix_cache.h and sequence_state.h.
+// Used by audit.h, engine/runner/engine_cache.h, prefix_cache.h and sequence_state.h.
 #pragma once
 
 #include <cstddef>

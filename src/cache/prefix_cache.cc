@@ -1,4 +1,4 @@
-// Used by audit.h, engine/runner/runner.h, engine/step/sequence_table.h and sequence_state.h.
+// Used by audit.h, engine/runner/engine_cache.h, engine/step/sequence_table.h and sequence_state.h.
 #include "cache/prefix_cache.h"
 
 #include <fmt/format.h>

@@ -8,7 +8,7 @@
 // Blocks that a running sequence is about to compute are expected: a request that needs them may wait for them instead
 // of computing them again. Blocks are inserted after they are computed, never before. Does not own the pools. Thread
 // safety: one thread at a time.
-// Used by audit.h, engine/runner/runner.h, engine/step/sequence_table.h and sequence_state.h.
+// Used by audit.h, engine/runner/engine_cache.h, engine/step/sequence_table.h and sequence_state.h.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>

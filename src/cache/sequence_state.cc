@@ -1,4 +1,4 @@
-// Used by audit.h and engine/runner/runner.h.
+// Used by audit.h and engine/runner/open_sequences.h.
 #include "cache/sequence_state.h"
 
 #include <algorithm>

@@ -17,7 +17,7 @@
 //   save, restore   save as bytes, close, restore = no interruption
 // Pages are given back tail first; close() before the end of its life. `pools` must outlive it. Thread safety: one
 // thread at a time.
-// Used by audit.h and engine/runner/runner.h.
+// Used by audit.h and engine/runner/open_sequences.h.
 #pragma once
 
 #include <algorithm>

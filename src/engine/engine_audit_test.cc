@@ -16,7 +16,7 @@ class DamagedEngine {
     options.audit = audit;
     FakeModel::Settings settings;
     settings.on_step = [this, at_step, damage](const StepTables&) {
-      if (++steps_ == at_step) damage(const_cast<CachePools&>(runner_->pools()));
+      if (++steps_ == at_step) damage(runner_->cache().pools());
     };
     auto runner = Runner::create(std::make_unique<FakeModel>(std::move(settings)), nullptr, options).value();
     runner_ = runner.get();

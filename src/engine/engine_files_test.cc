@@ -106,13 +106,13 @@ TEST(EngineFilesTest, ARunnersStepFails) {
   FakeModel::Settings settings;
   settings.files = served.files;
   auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, small_options()).value();
-  const StateSlot sequence = runner->open().value();
+  const StateSlot sequence = runner->sequences().open().value();
   const std::vector<TokenId> ids = random_tokens(10, 1);
   const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {}};
   EXPECT_TRUE(runner->run_step({&span, 1}).ok());
   served.cut();
   EXPECT_EQ(runner->run_step({&span, 1}).code(), StatusCode::kUnavailable);
-  EXPECT_EQ(runner->position(sequence), 10) << "nothing has changed";
+  EXPECT_EQ(runner->sequences().position(sequence), 10) << "nothing has changed";
 }
 
 }  // namespace

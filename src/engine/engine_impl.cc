@@ -40,13 +40,13 @@ EngineImpl::EngineImpl(std::unique_ptr<Runner> runner, const EngineSetup& option
                        std::vector<std::int32_t> end_token_ids)
     : runner_(std::move(runner)),
       stepper_(runner_.get(), options),
-      asynchronous_(resolve_async_scheduling(options, runner_->computes_later())),
+      asynchronous_(resolve_async_scheduling(options, computes_later(runner_->exec()))),
       audit_(options.audit),
       end_token_ids_(std::move(end_token_ids)),
       profile_(runner_->model().profile().text()),
       has_experts_(runner_->model().config().moe.n_routed_experts > 0),
       has_indexers_(has_indexers(runner_->model().config())),
-      version_(std::make_shared<std::string>(runner_->weights_version())),
+      version_(std::make_shared<std::string>(runner_->load_report().weights_version)),
       last_token_(Clock::now()) {
   stepper_.record_in(&recorder_);
   publish_stats();
@@ -68,7 +68,7 @@ EngineImpl::~EngineImpl() {
 }
 
 Status EngineImpl::check_ids(const char* field, const std::vector<std::int32_t>& ids) const {
-  const auto vocab = static_cast<std::int32_t>(runner_->vocab_size());
+  const auto vocab = static_cast<std::int32_t>(runner_->limits().vocab_size);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < vocab) continue;
     return invalid_argument(
@@ -133,9 +133,9 @@ Status EngineImpl::check(const Request& request) const {
         fmt::format("prompt_logprobs_start: expected a position, found {}", request.prompt_logprobs_start));
   }
   if (request.rules != nullptr) SLUICE_RETURN_IF_ERROR(check_rules(*request.rules));
-  if (request.prompt.size() > static_cast<std::size_t>(runner_->max_model_len())) {
+  if (request.prompt.size() > static_cast<std::size_t>(runner_->limits().max_model_len)) {
     return invalid_argument(fmt::format("prompt: expected at most {} tokens (--max-model-len), found {}",
-                                        runner_->max_model_len(), request.prompt.size()));
+                                        runner_->limits().max_model_len, request.prompt.size()));
   }
   return stepper_.check(static_cast<int>(request.prompt.size()), request.max_tokens);
 }
@@ -210,7 +210,7 @@ bool EngineImpl::ping(double seconds) {
 }
 
 bool EngineImpl::reset_prefix_cache(double seconds) {
-  return run_task([this] { runner_->prefix_cache().reset(); }, seconds);
+  return run_task([this] { runner_->cache().prefix_cache().reset(); }, seconds);
 }
 
 bool EngineImpl::snapshot(double seconds, EngineSnapshot* snapshot) {

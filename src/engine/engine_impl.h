@@ -51,13 +51,13 @@ class EngineImpl final : public Engine {
   Result<std::string> reload_weights(const std::string& folder, ReloadMode mode) override;  // reload.cc
   std::string weights_version() const override;
 
-  int vocab_size() const override { return static_cast<int>(runner_->vocab_size()); }
-  int max_model_len() const override { return runner_->max_model_len(); }
+  int vocab_size() const override { return static_cast<int>(runner_->limits().vocab_size); }
+  int max_model_len() const override { return runner_->limits().max_model_len; }
   int most_tokens(int prompt_tokens) const override { return stepper_.most_tokens(prompt_tokens); }
   std::vector<std::int32_t> end_token_ids() const override { return end_token_ids_; }
   bool takes_penalties() const override;
   std::string profile_name() const override { return profile_; }
-  std::string isa_name() const override { return runner_->isa_name(); }
+  std::string isa_name() const override { return sluice::isa_name(runner_->exec()); }
 
  private:
   static constexpr int kAllChoices = -1;

@@ -87,8 +87,8 @@ EngineSetup short_of_memory(bool caching = true) {
   options.model.max_model_len = 640;
   options.cache.kv_cache_memory = 40 << 10;
   const auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();
-  EXPECT_EQ(runner->pools().plan().sequences, 8);
-  options.testing.hidden_latent_pages = runner->pools().latents().total() - 1 - 7;
+  EXPECT_EQ(runner->cache().pools().plan().sequences, 8);
+  options.testing.hidden_latent_pages = runner->cache().pools().latents().total() - 1 - 7;
   return options;
 }
 

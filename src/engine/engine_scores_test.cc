@@ -247,15 +247,15 @@ TEST_P(EngineScoresTest, ExpertsAreThoseOfTheRequestAlone) {
 
 TEST(EngineScores, BlocksOfOtherWeightsHaveOtherNames) {
   auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, small_options()).value();
-  const BlockHash unnamed = runner->root("");
+  const BlockHash unnamed = runner->cache().root("");
   runner->replace_model(std::make_unique<FakeModel>(), "a");
-  const BlockHash a = runner->root("");
+  const BlockHash a = runner->cache().root("");
   runner->replace_model(std::make_unique<FakeModel>(), "b");
-  EXPECT_NE(runner->root(""), a);
+  EXPECT_NE(runner->cache().root(""), a);
   runner->replace_model(std::make_unique<FakeModel>(), "a");
-  EXPECT_EQ(runner->root(""), a);
+  EXPECT_EQ(runner->cache().root(""), a);
   EXPECT_NE(a, unnamed);
-  EXPECT_EQ(runner->weights_version(), "a");
+  EXPECT_EQ(runner->load_report().weights_version, "a");
 }
 
 TEST(EngineScores, WhatAModelLacksIsRefused) {

@@ -60,17 +60,15 @@ Result<bool> resolve_mtp(const EngineSetup& options) {
 }
 
 void measure_drafts(Runner& runner) {
-  DraftTimes times = measure_draft_times(runner);
-  runner.set_row_seconds(std::move(times.rows));
-  runner.set_draft_seconds(times.draft);
-  const std::vector<double>& seconds = runner.row_seconds();
-  if (runner.computes_later()) runner.set_wait_seconds(measure_wait(runner));
+  DraftTimes& times = runner.draft_times();
+  times = measure_draft_times(runner);
+  if (computes_later(runner.exec())) times.wait = measure_wait(runner);
   std::string steps;
-  for (std::size_t rows = 1; rows <= seconds.size(); rows += rows < 8 ? 1 : rows) {
-    steps += fmt::format("{}: {:.3f}, ", rows, 1e3 * seconds[rows - 1]);
+  for (std::size_t rows = 1; rows <= times.rows.size(); rows += rows < 8 ? 1 : rows) {
+    steps += fmt::format("{}: {:.3f}, ", rows, 1e3 * times.rows[rows - 1]);
   }
   log_debug("milliseconds of steps by rows: {}of a token that the model drafts {:.3f}, of a wait for tokens {:.3f}",
-            steps, 1e3 * runner.draft_seconds(), 1e3 * runner.wait_seconds());
+            steps, 1e3 * times.draft, 1e3 * times.wait);
 }
 
 }  // namespace
@@ -98,13 +96,14 @@ Result<std::unique_ptr<Runner>> Runner::load(const EngineSetup& given) {
   log_load(report, *model, options.model.folder, exec);
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner,
                           create(std::move(model), kernels, options, std::move(device)));
-  runner->weights_version_ = report.weights_version;
   runner->load_report_ = std::move(report);
-  if (options.machine.pin_threads) runner->pin_threads();
-  if (options.machine.threads == 0 && !runner->computes_later()) {
+  runner->name_chains();
+  if (options.machine.pin_threads) runner->threads().pin();
+  if (options.machine.threads == 0 && !computes_later(runner->exec())) {
     const std::vector<TimedThreads> timed = choose_threads(*runner, options.machine.pin_threads);
     if (!timed.empty()) {
-      log_info("{}; {} (--threads)", thread_text(timed, runner->threads()), cores_text(known_cpu_order(usable_cpus())));
+      log_info("{}; {} (--threads)", thread_text(timed, runner->threads().count()),
+               cores_text(known_cpu_order(usable_cpus())));
     }
   }
   if (options.scheduler.max_num_batched_tokens == 0 && options.scheduler.enable_chunked_prefill) {
@@ -130,7 +129,7 @@ Result<std::unique_ptr<Engine>> start_engine(const EngineSetup& given, const Gen
   EngineSetup options = given;
   SLUICE_ASSIGN_OR_RETURN(options.model.folder, find_model(options.model.folder, use_of(options.model)));
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner, Runner::load(options));
-  const auto vocab = static_cast<std::int32_t>(runner->vocab_size());
+  const auto vocab = static_cast<std::int32_t>(runner->limits().vocab_size);
   std::vector<std::int32_t> ends;
   const auto add = [&](const std::vector<std::int32_t>& ids, std::string_view source) {
     for (const std::int32_t id : ids) {

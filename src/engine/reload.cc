@@ -61,7 +61,8 @@ std::string EngineImpl::weights_version() const {
 Result<std::string> EngineImpl::reload_weights(const std::string& given, ReloadMode mode) {
   const std::unique_lock one(reloading_, std::try_to_lock);
   if (!one.owns_lock()) return unavailable("weights: others are being loaded; ask again when they are");
-  if (runner_->computes_later()) return invalid_argument("weights: they are reloaded on the CPU only (--device cpu)");
+  if (computes_later(runner_->exec()))
+    return invalid_argument("weights: they are reloaded on the CPU only (--device cpu)");
   SLUICE_ASSIGN_OR_RETURN(const std::string folder, find_model(given, ModelUse::kWeights));
   EngineSetup options = runner_->options();
   SLUICE_RETURN_IF_ERROR(same_geometry(options.model.folder, folder));
@@ -119,7 +120,7 @@ void EngineImpl::swap_model() {
   if (!pending_.empty() || !stepper_.idle() || stepper_.outstanding()) return;
   // If a file was changed, pages computed since may hold wrong values. A reload of the same bytes has the same version
   // and would find them.
-  if (!health().ok()) runner_->prefix_cache().reset();
+  if (!health().ok()) runner_->cache().prefix_cache().reset();
   swap->model = runner_->replace_model(std::move(swap->model), swap->version);  // the caller gets the old model
   {
     const MutexLock lock(mutex_);

@@ -24,7 +24,7 @@ Output ending(FinishReason reason, Status status = {}) {
 }  // namespace
 
 void EngineImpl::run() {
-  runner_->pin_caller();
+  runner_->threads().pin_caller();
   while (take_inbox()) {
     arrive_all();
     notice_files();
@@ -92,7 +92,7 @@ SequenceAnswer EngineImpl::answer_of(PendingRequest& pending, int choice) const 
   answer.sampling.seed = choice_seed(options.sampling.seed, choice);
   if (options.constraint != nullptr) answer.constraint = options.constraint->copy();
   if (options.rules != nullptr && options.rules->any()) {
-    answer.ruled = std::make_shared<RuledTokens>(options.rules, options.stop_token_ids, runner_->vocab_size());
+    answer.ruled = std::make_shared<RuledTokens>(options.rules, options.stop_token_ids, runner_->limits().vocab_size);
   }
   return answer;
 }
@@ -153,7 +153,8 @@ void EngineImpl::count_step(Clock::duration time, double work) {
   };
   ++step_counts_.by_seconds[bucket(StepCounts::kSeconds, seconds)];
   step_counts_.seconds += seconds;
-  if (!asynchronous_) stepper_.took(runner_->computes_later() ? seconds : work);  // asynchronous: step() reports it
+  if (!asynchronous_)
+    stepper_.took(computes_later(runner_->exec()) ? seconds : work);  // asynchronous: step() reports it
   ++step_counts_.by_rows[bucket(StepCounts::kRows, stepper_.plan().rows)];
   step_counts_.rows += static_cast<std::uint64_t>(stepper_.plan().rows);
 }
@@ -162,14 +163,14 @@ void EngineImpl::count_step(Clock::duration time, double work) {
 void EngineImpl::run_self_test() {
   constexpr TokenId kId = 0;
   constexpr int kRow = 0;
-  Result<StateSlot> state = runner_->open();
+  Result<StateSlot> state = runner_->sequences().open();
   SLUICE_CHECK(state.ok(), "a state is kept for the self-test");
   const StepSpan span{.sequence = *state, .ids = {&kId, 1}, .logit_rows = {&kRow, 1}};
   const Status status = runner_->run_step({&span, 1});
   SLUICE_CHECK(status.code() != StatusCode::kResourceExhausted, "pages are kept for the self-test");
-  if (status.ok()) std::ignore = runner_->logits();  // waits for the device
-  runner_->close(*state);
-  made_token_ = status.ok() && runner_->device_status().ok();
+  if (status.ok()) std::ignore = runner_->logits().all();  // waits for the device
+  runner_->sequences().close(*state);
+  made_token_ = status.ok() && runner_->exec().device->status().ok();
 }
 
 // An exception that a constraint throws ends its request, and no other.
@@ -211,7 +212,7 @@ void EngineImpl::step() {
 
 // Audits, also after events without a step: a cancellation of the last request, the end.
 void EngineImpl::audit() const {
-  if (!audit_ || !runner_->device_status().ok()) return;
+  if (!audit_ || !runner_->exec().device->status().ok()) return;
   const Status sound = stepper_.audit();
   SLUICE_CHECK(sound.ok(), sound.message().c_str());
 }
@@ -253,7 +254,7 @@ void EngineImpl::deliver_all() {
 
 // A callback may end sequences.
 void EngineImpl::deliver_all(std::span<const DrawnToken> taken) {
-  if (const Status works = runner_->device_status(); !works.ok()) {
+  if (const Status works = runner_->exec().device->status(); !works.ok()) {
     log_error("the device failed: {}; restart the program to go on", works.message());
     return fail_all(works);
   }

@@ -4,7 +4,7 @@
 // enqueued after the call returns.
 //
 // Unlike an Observer it changes nothing in how a step is computed, and copies nothing by itself.
-// Used by model.h and model_step.h.
+// Used by engine/runner/step_results.h, model.h and model_step.h.
 #pragma once
 
 #include <cstdint>

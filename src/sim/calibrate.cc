@@ -76,13 +76,13 @@ class Measurement {
       : runner_(runner),
         deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
   ~Measurement() {
-    for (const StateSlot slot : open_) runner_->close(slot);
+    for (const StateSlot slot : open_) runner_->sequences().close(slot);
   }
 
   bool out_of_time() const { return Clock::now() >= deadline_; }
   const std::vector<StateSlot>& open() const { return open_; }
   bool open_one() {
-    Result<StateSlot> slot = runner_->open();
+    Result<StateSlot> slot = runner_->sequences().open();
     if (slot.ok()) open_.push_back(*slot);
     return slot.ok();
   }
@@ -91,7 +91,7 @@ class Measurement {
   Status step(std::size_t sequences, int rows, bool keep) {
     ids_.resize(static_cast<std::size_t>(rows));
     std::iota(ids_.begin(), ids_.end(), TokenId{0});
-    for (TokenId& id : ids_) id = id * 37 % static_cast<TokenId>(runner_->vocab_size());
+    for (TokenId& id : ids_) id = id * 37 % static_cast<TokenId>(runner_->limits().vocab_size);
     const int last = rows - 1;
     std::vector<StepSpan> spans;
     for (std::size_t i = 0; i < sequences; ++i) {
@@ -103,7 +103,7 @@ class Measurement {
       spans.push_back(span);
     }
     const Status status = runner_->run_step(spans);
-    runner_->wait();
+    runner_->exec().device->wait();
     return status;
   }
 
@@ -127,7 +127,7 @@ class Measurement {
                       .spans = static_cast<double>(sequences),
                       .seconds = shortest};
     for (std::size_t i = 0; i < sequences; ++i) {
-      const double before = runner_->position(open_[i]);
+      const double before = runner_->sequences().position(open_[i]);
       sample.read += before;
       sample.context += rows * (before + (rows - 1) / 2.0);
     }
@@ -173,7 +173,7 @@ Result<std::vector<CostSample>> measure_steps(Runner* runner, int max_batched_to
   constexpr int kShort = 16;  // tokens before the decodes of many sequences
   constexpr std::size_t kMany = 16;
   Measurement m(runner, seconds);
-  const int longest = runner->max_model_len();
+  const int longest = runner->limits().max_model_len;
   const int chunk = std::min(max_batched_tokens, 256);
   while (m.open().size() < kMany && m.open_one()) {
   }
@@ -188,7 +188,7 @@ Result<std::vector<CostSample>> measure_steps(Runner* runner, int max_batched_to
     if (rows <= std::min(chunk, longest - start)) SLUICE_RETURN_IF_ERROR(m.measure(1, rows));
   }
   for (int measured_at = 0; !m.out_of_time();) {  // longer and longer contexts
-    const int position = runner->position(m.open()[0]);
+    const int position = runner->sequences().position(m.open()[0]);
     const int rows = std::min(chunk, longest - position);
     if (position >= std::max(512, 2 * measured_at)) {
       SLUICE_RETURN_IF_ERROR(m.measure(1, 1));

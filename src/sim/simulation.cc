@@ -323,11 +323,11 @@ Result<SimulationResult> simulate(const Trace& trace, const SimulatedModel& mode
   SLUICE_ASSIGN_OR_RETURN(
       std::unique_ptr<Runner> runner,
       Runner::create(make_null_model(model.cache_layout, model.max_position_embeddings), nullptr, engine));
-  runner->prefix_cache().set_retention(options.retention);
+  runner->cache().prefix_cache().set_retention(options.retention);
   constexpr int kMostRows = 512;
   std::vector<double> seconds;
   for (int rows = 1; rows <= kMostRows; ++rows) seconds.push_back(options.cost.rows_seconds(rows));
-  runner->set_row_seconds(std::move(seconds));
+  runner->draft_times().rows = std::move(seconds);
   return Simulation(trace, options, runner.get(), engine).run();
 }
 

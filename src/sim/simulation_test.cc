@@ -214,7 +214,7 @@ TEST(NullModelTest, GivesTheScheduleTheRealModelsPlacesAndPages) {
       const Result<std::unique_ptr<Runner>> runner =
           Runner::create(make_null_model(real.cache_layout, 65536), nullptr, *null_options);
       ASSERT_TRUE(runner.ok()) << runner.status().message();
-      const MemoryPlan& got = (*runner)->pools().plan();
+      const MemoryPlan& got = (*runner)->cache().pools().plan();
       EXPECT_EQ(got.sequences, plan->sequences);
       EXPECT_NEAR(got.latent_pages, plan->latent_pages, 1);
       EXPECT_NEAR(got.window_pages, plan->window_pages, 1);

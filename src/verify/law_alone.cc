@@ -65,13 +65,13 @@ SamplingParams AloneAnswers::sampling_of(const WorkRequest& r, int choice) {
 std::shared_ptr<RuledTokens> AloneAnswers::ruled(const WorkRequest& r) const {
   if (r.rules == 0) return nullptr;
   const Device* device = runner_.exec().device;
-  const auto vocab = static_cast<int>(runner_.vocab_size());
+  const auto vocab = static_cast<int>(runner_.limits().vocab_size);
   auto rules = rules_of(r.rules, vocab, device == nullptr || device == &cpu_device(),
                         /*bans=*/r.constraint == LawConstraint::kNone);
   // The tokens that would end it, for min_tokens.
   std::vector<TokenId> ends(rules->allowed_token_ids.begin(),
                             rules->allowed_token_ids.begin() + (rules->allowed_token_ids.empty() ? 0 : 2));
-  return std::make_shared<RuledTokens>(std::move(rules), std::move(ends), runner_.vocab_size());
+  return std::make_shared<RuledTokens>(std::move(rules), std::move(ends), runner_.limits().vocab_size);
 }
 
 std::shared_ptr<TokenConstraint> AloneAnswers::constraint(const WorkRequest& r) {
@@ -88,25 +88,26 @@ Status AloneAnswers::sample(const WorkRequest& r, const SamplingParams& sampling
   const std::shared_ptr<RuledTokens> rules = ruled(r);
   const std::shared_ptr<TokenConstraint> constraint = this->constraint(r);
   if (rules == nullptr && constraint == nullptr) {
-    return sample_one(runner_.exec(), runner_.logits(0), sampling, position, sampled);
+    return sample_one(runner_.exec(), runner_.logits().row(0), sampling, position, sampled);
   }
-  std::vector<std::uint32_t> allowed((runner_.vocab_size() + 31) / 32);
-  RuledTokens::allow_all(allowed, runner_.vocab_size());
+  std::vector<std::uint32_t> allowed((runner_.limits().vocab_size + 31) / 32);
+  RuledTokens::allow_all(allowed, runner_.limits().vocab_size);
   if (constraint != nullptr) {
     for (const TokenId id : answer) {
       if (!constraint->accept(id)) return internal_error("a constraint refuses a token that it has allowed");
     }
     SLUICE_RETURN_IF_ERROR(constraint->allowed(allowed));
   }
-  if (rules != nullptr) SLUICE_RETURN_IF_ERROR(rules->apply(tokens, prompt, runner_.logits(0), allowed));
-  return sample_one(runner_.exec(), runner_.logits(0), sampling, position, sampled, allowed.data(),
+  if (rules != nullptr) SLUICE_RETURN_IF_ERROR(rules->apply(tokens, prompt, runner_.logits().row(0), allowed));
+  return sample_one(runner_.exec(), runner_.logits().row(0), sampling, position, sampled, allowed.data(),
                     rules != nullptr ? rules->bias() : nullptr);
 }
 
 void AloneAnswers::keep_exports(std::size_t rows, Position first, Generated* to) const {
   for (std::size_t row = 0; row < rows; ++row) {
-    to->experts.push_back(digest_of_experts(runner_.exported_experts(), row));
-    to->entries.push_back(digest_of_entries(runner_.exported_entries(), row, first + static_cast<Position>(row)));
+    to->experts.push_back(digest_of_experts(runner_.results().exported_experts(), row));
+    to->entries.push_back(
+        digest_of_entries(runner_.results().exported_entries(), row, first + static_cast<Position>(row)));
   }
 }
 
@@ -116,7 +117,7 @@ Status AloneAnswers::compute(const WorkRequest& r, int choice) {
   if (static_cast<int>(result.tokens.size()) >= r.max_tokens && exports == !result.experts.empty()) return {};
   const int max_tokens = std::max(r.max_tokens, static_cast<int>(result.tokens.size()));
   result = {};
-  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner_.open());
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner_.sequences().open());
   std::vector<TokenId> next = prompt_of(r);
   Position position = 0;
   Status status;
@@ -127,28 +128,30 @@ Status AloneAnswers::compute(const WorkRequest& r, int choice) {
     const SamplingParams sampling = sampling_of(r, choice);
     StepSpan span{.sequence = slot, .ids = next, .logit_rows = {&last, 1}, .options = &options};
     if (runner_.model().drafts() && !result.tokens.empty()) {
-      span.model_drafts = std::min(runner_.pools().plan().open_states - 2, runner_.max_model_len() - position - 1);
+      span.model_drafts =
+          std::min(runner_.cache().pools().plan().open_states - 2, runner_.limits().max_model_len - position - 1);
       span.sampling = &sampling;
     }
     if (result.tokens.empty()) span.scores = of_prompt;
     status = runner_.begin({&span, 1});
     if (!status.ok()) break;
-    if (result.tokens.empty()) result.of_prompt.assign(runner_.scores().begin(), runner_.scores().end());
+    if (result.tokens.empty())
+      result.of_prompt.assign(runner_.results().scores().begin(), runner_.results().scores().end());
     const auto drafts = runner_.drafts(0);
     result.drafts.emplace_back(drafts.begin(), drafts.end());
-    std::ignore = runner_.logits(0);  // waits for all of the step
+    std::ignore = runner_.logits().row(0);  // waits for all of the step
     if (exports) keep_exports(next.size(), position, &result);
-    runner_.commit(slot, last + 1);
+    runner_.sequences().commit(slot, last + 1);
     position += static_cast<Position>(next.size());
     Sampled sampled;
     status = sample(r, sampling, result.tokens, &sampled);
     if (!status.ok()) break;
-    result.digests.push_back(bit_digest(runner_.logits(0)));
+    result.digests.push_back(bit_digest(runner_.logits().row(0)));
     result.tokens.push_back(sampled.token);
     result.at_draw.push_back({sampled.logprob, 0, sampled.top});
     next.assign(1, sampled.token);
   }
-  runner_.close(slot);
+  runner_.sequences().close(slot);
   return status;
 }
 

@@ -46,7 +46,7 @@ class AloneAnswers {
   static constexpr int kTop = 3;  // further tokens with log-probabilities
 
   AloneAnswers(Runner& runner, std::span<const std::vector<TokenId>> prompts, const LawOptions& options)
-      : runner_(runner), prompts_(prompts), options_(options), constraints_(runner.vocab_size()) {}
+      : runner_(runner), prompts_(prompts), options_(options), constraints_(runner.limits().vocab_size) {}
 
   // Computes the answer, unless it is known.
   Status compute(const WorkRequest& r, int choice);

@@ -195,7 +195,7 @@ std::vector<TokenId> random_prompt(int tokens, std::size_t vocab) {
 }  // namespace
 
 Result<LawReport> check_borders(Runner& runner, std::span<const BorderZone> zones, const LawOptions& options) {
-  const int most = runner.max_model_len(), count = static_cast<int>(zones.size());
+  const int most = runner.limits().max_model_len, count = static_cast<int>(zones.size());
   LawOptions laws = options;
   laws.first_schedule = laws.long_prompts = 0;
   laws.schedules = count;
@@ -204,7 +204,7 @@ Result<LawReport> check_borders(Runner& runner, std::span<const BorderZone> zone
   std::vector<std::vector<TokenId>> prompts, cut_prompts;
   for (const BorderZone& zone : zones) {
     laws.border_rows.emplace_back(zone.first() - kBorderRows, zone.last() + kBehind);
-    prompts.push_back(random_prompt(border_prompt_tokens(zone, most), runner.vocab_size()));
+    prompts.push_back(random_prompt(border_prompt_tokens(zone, most), runner.limits().vocab_size));
     cut_prompts.push_back(prompts.back());
     cut_prompts.back().resize(static_cast<std::size_t>(std::max(1, zone.first() - 1)));
   }

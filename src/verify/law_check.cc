@@ -105,24 +105,24 @@ Status Checker::compute_reference(int prompt) {
   auto& digests = references_[static_cast<std::size_t>(prompt)];
   if (!digests.empty()) return {};
   const auto& ids = prompts_[static_cast<std::size_t>(prompt)];
-  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner_.open());
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner_.sequences().open());
   const std::vector<int> rows = compared_rows(0, static_cast<int>(ids.size()));
   const StepSpan span{.sequence = slot, .ids = ids, .logit_rows = rows};
   const Status status = runner_.run_step({&span, 1});
-  runner_.close(slot);
+  runner_.sequences().close(slot);
   SLUICE_RETURN_IF_ERROR(status);
   digests.resize(ids.size());
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    digests[static_cast<std::size_t>(rows[row])] = bit_digest(runner_.logits(row));
+    digests[static_cast<std::size_t>(rows[row])] = bit_digest(runner_.logits().row(row));
   }
   return {};
 }
 
 // Empties the cache: pages of earlier schedules have no part in this one.
 void Checker::start_over(const LawSchedule& schedule) {
-  runner_.prefix_cache().reset();
+  runner_.cache().prefix_cache().reset();
   if (schedule.free_pages > 0) {
-    const Result<StateSlot> occupied = runner_.occupy_all_but(schedule.free_pages);
+    const Result<StateSlot> occupied = runner_.sequences().occupy_all_but(schedule.free_pages);
     if (occupied.ok()) occupied_ = *occupied;
   }
   live_.clear();
@@ -156,9 +156,9 @@ Status Checker::run_steps(const LawSchedule& schedule, const Mismatch* watched, 
     SLUICE_RETURN_IF_ERROR(run_step(schedule, step, observer ? &observer : nullptr));
     *found = compare(schedule, step);
     if (*found) return {};
-    SLUICE_RETURN_IF_ERROR(runner_.audit());
+    SLUICE_RETURN_IF_ERROR(runner_.sequences().audit());
     for (const LawPiece& piece : schedule.steps[step].pieces) SLUICE_RETURN_IF_ERROR(after(schedule, piece));
-    SLUICE_RETURN_IF_ERROR(runner_.audit());
+    SLUICE_RETURN_IF_ERROR(runner_.sequences().audit());
   }
   return {};
 }
@@ -166,7 +166,7 @@ Status Checker::run_steps(const LawSchedule& schedule, const Mismatch* watched, 
 Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Observer* observer) {
   const LawStep& s = schedule.steps[step];
   SLUICE_RETURN_IF_ERROR(use_threads(runner_, s.threads));
-  report_.thread_counts.insert(runner_.threads());
+  report_.thread_counts.insert(runner_.threads().count());
   spans_.clear();
   span_sequences_.clear();
   int budget = options_.max_step_rows;
@@ -176,7 +176,7 @@ Status Checker::run_step(const LawSchedule& schedule, std::size_t step, const Ob
   if (status.code() == StatusCode::kResourceExhausted && give_room()) status = runner_.begin(spans_, observer);
   SLUICE_RETURN_IF_ERROR(status);
   for (std::size_t i = 0; i < spans_.size(); ++i) {
-    runner_.commit(spans_[i].sequence, live(span_sequences_[i]).kept, spans_[i].chain);
+    runner_.sequences().commit(spans_[i].sequence, live(span_sequences_[i]).kept, spans_[i].chain);
   }
   return {};
 }
@@ -188,7 +188,7 @@ void Checker::make_drafts(const LawPiece& piece, const std::vector<TokenId>& pro
   l->drafts.clear();
   for (std::size_t i = 0; i < static_cast<std::size_t>(piece.drafts); ++i) {
     TokenId id = prompt[(own + i) % prompt.size()];
-    if (static_cast<int>(i) == piece.right) id = (id + 1) % static_cast<TokenId>(runner_.vocab_size());
+    if (static_cast<int>(i) == piece.right) id = (id + 1) % static_cast<TokenId>(runner_.limits().vocab_size);
     l->drafts.push_back(id);
   }
   report_.drafts += piece.drafts;
@@ -198,7 +198,7 @@ void Checker::make_drafts(const LawPiece& piece, const std::vector<TokenId>& pro
 // The schedule needs more pages than it was given. False when it has them all.
 bool Checker::give_room() {
   if (!occupied_) return false;
-  runner_.close(std::exchange(occupied_, {}));
+  runner_.sequences().close(std::exchange(occupied_, {}));
   return true;
 }
 
@@ -209,7 +209,7 @@ Status Checker::prepare(const LawSchedule& schedule, const LawPiece& piece, int*
   if (l.aborted) return {};
   SLUICE_RETURN_IF_ERROR(begin(schedule, piece.sequence));
   const auto& prompt = prompt_of(schedule, piece.sequence);
-  l.first = runner_.position(l.slot);
+  l.first = runner_.sequences().position(l.slot);
   const int rows = std::min(std::min(piece.end, static_cast<int>(prompt.size())) - l.first, *budget);
   if (rows <= 0) return {};
   *budget -= rows;
@@ -244,24 +244,24 @@ Status Checker::begin(const LawSchedule& schedule, int sequence) {
   const bool cached = spec(schedule, sequence).cached;
   if (l.slot) return {};
   if (l.swapped) {
-    if (runner_.pools().latents().free() <= blocks_for(l.swapped_at)) give_room();
-    SLUICE_ASSIGN_OR_RETURN(
-        l.slot, runner_.swap_in(std::exchange(l.swapped, {}), l.swapped_at, cached ? l.chain.get() : nullptr));
+    if (runner_.cache().pools().latents().free() <= blocks_for(l.swapped_at)) give_room();
+    SLUICE_ASSIGN_OR_RETURN(l.slot, runner_.sequences().swap_in(std::exchange(l.swapped, {}), l.swapped_at,
+                                                                cached ? l.chain.get() : nullptr));
     ++report_.swaps_restored;
     return {};
   }
   if (!l.chain) {
-    l.chain = std::make_unique<BlockChain>(runner_.root("laws"));
+    l.chain = std::make_unique<BlockChain>(runner_.cache().root("laws"));
     l.chain->extend(prompt_of(schedule, sequence));
     std::vector<int> blocks(static_cast<std::size_t>(spec(schedule, sequence).keeps_all ? l.chain->blocks() : 0));
     std::iota(blocks.begin(), blocks.end(), 0);
     l.chain->set_kept_blocks(std::move(blocks));
   }
   report_.preemptions += std::exchange(l.begun, true);
-  SLUICE_ASSIGN_OR_RETURN(l.slot, runner_.open());
+  SLUICE_ASSIGN_OR_RETURN(l.slot, runner_.sequences().open());
   if (!cached || l.hit_limit < 1) return {};
-  const PrefixHit hit = runner_.prefix_cache().lookup(*l.chain, l.hit_limit);
-  if (hit.shared > 0) runner_.resume(l.slot, *l.chain, hit);
+  const PrefixHit hit = runner_.cache().prefix_cache().lookup(*l.chain, l.hit_limit);
+  if (hit.shared > 0) runner_.sequences().resume(l.slot, *l.chain, hit);
   report_.hits += hit.resume > 0;
   report_.resumed_tokens += hit.resume;
   return {};
@@ -275,18 +275,18 @@ Status Checker::after(const LawSchedule& schedule, const LawPiece& piece) {
     case LawEvent::kNone:
       break;
     case LawEvent::kDrop:
-      runner_.close(std::exchange(l.slot, {}), chain);
+      runner_.sequences().close(std::exchange(l.slot, {}), chain);
       l.hit_limit = piece.argument;
       break;
     case LawEvent::kSwap: {
-      l.swapped_at = runner_.position(l.slot);
-      SLUICE_ASSIGN_OR_RETURN(l.swapped, runner_.swap_out(l.slot));
+      l.swapped_at = runner_.sequences().position(l.slot);
+      SLUICE_ASSIGN_OR_RETURN(l.swapped, runner_.sequences().swap_out(l.slot));
       l.slot = {};
       ++report_.swaps;
       break;
     }
     case LawEvent::kTruncate: {
-      const Position at = runner_.truncate(l.slot, piece.argument, chain);
+      const Position at = runner_.sequences().truncate(l.slot, piece.argument, chain);
       if (at > std::max<Position>(piece.argument, 0)) {
         return internal_error(fmt::format("truncate({}) went to {}", piece.argument, at));
       }
@@ -313,10 +313,10 @@ Status Checker::fork(const LawSchedule& schedule, const LawPiece& piece) {
   const auto& own = prompt_of(schedule, piece.argument);
   const auto& other = prompt_of(schedule, piece.sequence);
   const int common = common_tokens(own, other);
-  if (child.begun || child.pieces_left == 0 || common < runner_.position(parent.slot)) return {};
-  SLUICE_ASSIGN_OR_RETURN(child.slot, runner_.fork(parent.slot));
+  if (child.begun || child.pieces_left == 0 || common < runner_.sequences().position(parent.slot)) return {};
+  SLUICE_ASSIGN_OR_RETURN(child.slot, runner_.sequences().fork(parent.slot));
   child.begun = true;
-  child.chain = std::make_unique<BlockChain>(runner_.root("laws"));
+  child.chain = std::make_unique<BlockChain>(runner_.cache().root("laws"));
   child.chain->extend(own);
   if (common < static_cast<int>(std::min(own.size(), other.size()))) child.apart_from = common;
   ++report_.forks;
@@ -324,8 +324,8 @@ Status Checker::fork(const LawSchedule& schedule, const LawPiece& piece) {
 }
 
 void Checker::end(Live& l) {
-  if (l.slot) runner_.close(std::exchange(l.slot, {}), l.chain.get());
-  if (l.swapped) runner_.swap_space().drop(std::exchange(l.swapped, {}));
+  if (l.slot) runner_.sequences().close(std::exchange(l.slot, {}), l.chain.get());
+  if (l.swapped) runner_.cache().swap_space().drop(std::exchange(l.swapped, {}));
 }
 
 std::optional<Mismatch> Checker::compare(const LawSchedule& schedule, std::size_t step) {
@@ -336,7 +336,7 @@ std::optional<Mismatch> Checker::compare(const LawSchedule& schedule, std::size_
     for (const int i : l.logit_rows) {
       ++report_.comparisons;
       const Position p = l.first + i;
-      if (bit_digest(runner_.logits(row++)) != reference[static_cast<std::size_t>(p)]) {
+      if (bit_digest(runner_.logits().row(row++)) != reference[static_cast<std::size_t>(p)]) {
         return Mismatch{step, sequence, p};
       }
       report_.choosing_rows += p >= options_.chooses_from;

@@ -88,7 +88,7 @@ TEST(LawCheckTest, TheRowLawHoldsOnRandomSchedules) {
     EXPECT_EQ(report->schedules, options.schedules);
     EXPECT_GT(report->comparisons, 750 * options.schedules);
     expect_all_counts_above(kSanitized ? 0 : 2, *report, kRows);
-    EXPECT_EQ(runner->pools().bytes_used(), 0U);
+    EXPECT_EQ(runner->cache().pools().bytes_used(), 0U);
   }
 }
 
@@ -210,7 +210,7 @@ TEST(LawCheckTest, AFaultIsFoundAndShrunk) {
   EXPECT_THAT(text, HasSubstr("seed 5 schedule"));
   // One sequence is left, with a piece of three rows and one after it.
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 4) << text;
-  EXPECT_EQ(runner->pools().bytes_used(), 0U);
+  EXPECT_EQ(runner->cache().pools().bytes_used(), 0U);
   // The schedule runs again from its number alone.
   options.first_schedule = report->difference->schedule;
   options.schedules = 1;
@@ -295,7 +295,7 @@ TEST(LawCheckTest, SwapSpaceLeftBehindIsADifference) {
   const auto prompts = make_prompts();
   for (const Half& half : {kRows, kScheduling}) {
     auto runner = make_runner({.on_logits = nullptr});
-    ASSERT_TRUE(runner->swap_space().store(std::vector<std::byte>(100)).ok());
+    ASSERT_TRUE(runner->cache().swap_space().store(std::vector<std::byte>(100)).ok());
     LawOptions options;
     options.schedules = 1;
     const auto report = half.check(*runner, prompts, options);

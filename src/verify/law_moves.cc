@@ -65,8 +65,8 @@ Result<std::vector<std::uint64_t>> Mover::digests(Runner& runner, std::span<cons
   std::size_t rows = 0;
   for (const StepSpan& span : spans) rows += span.logit_rows.size();
   std::vector<std::uint64_t> found;
-  for (std::size_t row = 0; row < rows; ++row) found.push_back(bit_digest(runner.logits(row)));
-  SLUICE_RETURN_IF_ERROR(runner.device_status());
+  for (std::size_t row = 0; row < rows; ++row) found.push_back(bit_digest(runner.logits().row(row)));
+  SLUICE_RETURN_IF_ERROR(runner.exec().device->status());
   return found;
 }
 
@@ -81,17 +81,17 @@ Status Mover::begin() {
     rows += ids(s).size();
     s.side = below(2);
     for (std::size_t side = 0; side < 2; ++side) {
-      s.chains[side] = std::make_unique<BlockChain>(runners_[side]->root(""));
+      s.chains[side] = std::make_unique<BlockChain>(runners_[side]->cache().root(""));
       s.chains[side]->extend(ids(s));
     }
-    SLUICE_ASSIGN_OR_RETURN(s.slot, runners_[s.side]->open());
+    SLUICE_ASSIGN_OR_RETURN(s.slot, runners_[s.side]->sequences().open());
     std::vector<std::uint64_t>& reference = references_[s.prompt];
     if (!reference.empty()) continue;
-    SLUICE_ASSIGN_OR_RETURN(const StateSlot alone, cpu.open());
+    SLUICE_ASSIGN_OR_RETURN(const StateSlot alone, cpu.sequences().open());
     const std::vector<int> compared = compared_rows(0, ids(s).size());
     const StepSpan span{.sequence = alone, .ids = ids(s), .logit_rows = compared};
     const auto found = digests(cpu, {&span, 1});
-    cpu.close(alone);
+    cpu.sequences().close(alone);
     SLUICE_RETURN_IF_ERROR(found.status());
     reference.resize(ids(s).size());
     for (std::size_t i = 0; i < compared.size(); ++i) reference[static_cast<std::size_t>(compared[i])] = (*found)[i];
@@ -125,7 +125,7 @@ Status Mover::step(std::size_t side) {
     s.at += spans[i].ids.size();
     s.text += fmt::format(" to {} on {};", s.at, side == 0 ? "the device" : "the CPU");
   }
-  return runners_[side]->audit();
+  return runners_[side]->sequences().audit();
 }
 
 Status Mover::compare(std::span<const Sequence* const> stepped, const std::vector<std::uint64_t>& found) {
@@ -151,20 +151,20 @@ Status Mover::compare(std::span<const Sequence* const> stepped, const std::vecto
 
 Status Mover::move(Sequence& s) {
   Runner &from = *runners_[s.side], &to = *runners_[1 - s.side];
-  SLUICE_ASSIGN_OR_RETURN(const SwapHandle left, from.swap_out(s.slot));
+  SLUICE_ASSIGN_OR_RETURN(const SwapHandle left, from.sequences().swap_out(s.slot));
   ++report_.swaps;
-  SLUICE_ASSIGN_OR_RETURN(std::vector<std::byte> image, from.swap_space().take(left));
-  SLUICE_ASSIGN_OR_RETURN(const SwapHandle arrived, to.swap_space().store(std::move(image)));
+  SLUICE_ASSIGN_OR_RETURN(std::vector<std::byte> image, from.cache().swap_space().take(left));
+  SLUICE_ASSIGN_OR_RETURN(const SwapHandle arrived, to.cache().swap_space().store(std::move(image)));
   s.side = 1 - s.side;
-  SLUICE_ASSIGN_OR_RETURN(s.slot, to.swap_in(arrived, static_cast<Position>(s.at), s.chains[s.side].get()));
+  SLUICE_ASSIGN_OR_RETURN(s.slot, to.sequences().swap_in(arrived, static_cast<Position>(s.at), s.chains[s.side].get()));
   ++report_.swaps_restored;
-  return to.audit();
+  return to.sequences().audit();
 }
 
 Status Mover::run(int number) {
   number_ = number;
   random_.seed(options_.seed + static_cast<std::uint64_t>(number) * 0x9E3779B97F4A7C15U);
-  for (Runner* runner : runners_) runner->prefix_cache().reset();
+  for (Runner* runner : runners_) runner->cache().prefix_cache().reset();
   SLUICE_RETURN_IF_ERROR(begin());
   const auto done = [this](const Sequence& s) { return s.at == ids(s).size(); };
   while (!report_.difference && !std::all_of(sequences_.begin(), sequences_.end(), done)) {
@@ -174,7 +174,7 @@ Status Mover::run(int number) {
     }
   }
   for (Sequence& s : sequences_) {
-    runners_[s.side]->close(s.slot);
+    runners_[s.side]->sequences().close(s.slot);
     for (const std::uint64_t row : references_[s.prompt]) report_.digest = mixed(report_.digest, row);
   }
   for (const Runner* runner : runners_) SLUICE_RETURN_IF_ERROR(check_at_rest(*runner));
@@ -198,7 +198,7 @@ Result<LawReport> check_moves(Runner& runner, Runner& cpu, std::span<const std::
     SLUICE_RETURN_IF_ERROR(status);
     if (options.progress) options.progress(done + 1);
   }
-  mover.report().thread_counts = {runner.threads()};
+  mover.report().thread_counts = {runner.threads().count()};
   return mover.report();
 }
 

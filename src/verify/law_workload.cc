@@ -87,8 +87,8 @@ void WorkloadChecker::draw(Stepper& stepper, const Workload& work, ComputedStep&
     }
   }
   if (rows_.empty()) return;
-  logits_.resize(step.logit_count() * runner_.vocab_size());
-  runner_.fetch_logits(logits_);  // there when the tokens are
+  logits_.resize(step.logit_count() * runner_.limits().vocab_size);
+  runner_.logits().fetch(logits_);  // there when the tokens are
 }
 
 // Some of the tokens that follow, most of them right, with a wrong one somewhere. -1: the stepper's own.
@@ -103,7 +103,7 @@ int WorkloadChecker::draft(SequenceId id, std::span<TokenId> to) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = c.generated + i;
     to[i] = at < tokens.size() ? tokens[at] : 0;
-    if (i == wrong) to[i] = (to[i] + 1) % static_cast<TokenId>(runner_.vocab_size());
+    if (i == wrong) to[i] = (to[i] + 1) % static_cast<TokenId>(runner_.limits().vocab_size);
   }
   return static_cast<int>(count);
 }
@@ -112,7 +112,7 @@ std::optional<Violation> WorkloadChecker::take_all(Stepper& stepper, const Workl
   TakenStep step = std::move(sent).take();
   const std::span<const DrawnToken> taken = step.tokens();
   for (std::size_t i = 0; i < taken.size(); ++i) {
-    const std::size_t vocab = runner_.vocab_size();
+    const std::size_t vocab = runner_.limits().vocab_size;
     const std::span<const float> row = std::span(logits_).subspan(rows_[i] * vocab, vocab);
     if (!taken[i].id) continue;
     if (auto difference = take(stepper, work, taken[i], row)) return difference;
@@ -127,11 +127,11 @@ void WorkloadChecker::cancel(Stepper& stepper, int request) {
       ++it;
       continue;
     }
-    const std::size_t swapped = runner_.swap_space().bytes_used();
+    const std::size_t swapped = runner_.cache().swap_space().bytes_used();
     stepper.end(SequenceId(it->first));
     it = live_.erase(it);
     ++report_.aborts;
-    report_.swapped_aborts += runner_.swap_space().bytes_used() < swapped;
+    report_.swapped_aborts += runner_.cache().swap_space().bytes_used() < swapped;
   }
 }
 
@@ -160,15 +160,15 @@ std::optional<Violation> WorkloadChecker::run(const Workload& work) {
   live_.clear();
   begun_.clear();
   swapped_ = stayed_ = 0;
-  runner_.prefix_cache().reset();
-  runner_.prefix_cache().set_enabled(work.caching);
+  runner_.cache().prefix_cache().reset();
+  runner_.cache().prefix_cache().set_enabled(work.caching);
   const std::uint64_t evicted = evictions(runner_);
   // The scheduler gets the pages that are left, besides the page that it keeps for the self-test.
   const Result<StateSlot> occupied =
-      work.pages > 0 ? runner_.occupy_all_but(work.pages + 1) : Result<StateSlot>(StateSlot());
+      work.pages > 0 ? runner_.sequences().occupy_all_but(work.pages + 1) : Result<StateSlot>(StateSlot());
   Result<std::optional<Violation>> found = run_stepper(work);
-  if (occupied.ok() && *occupied) runner_.close(*occupied);
-  runner_.prefix_cache().set_enabled(true);
+  if (occupied.ok() && *occupied) runner_.sequences().close(*occupied);
+  runner_.cache().prefix_cache().set_enabled(true);
   report_.evictions += static_cast<std::int64_t>(evictions(runner_) - evicted);
   if (!found.ok()) return failed(found.status());
   if (*found) return *found;
@@ -192,8 +192,8 @@ void WorkloadChecker::add_digest(const Workload& work) {
 
 Result<std::optional<Violation>> WorkloadChecker::run_stepper(const Workload& work) {
   SLUICE_RETURN_IF_ERROR(use_threads(runner_, work.threads));
-  runner_.set_score_rows(work.score_rows);
-  report_.thread_counts.insert(runner_.threads());
+  runner_.results().set_score_rows(work.score_rows);
+  report_.thread_counts.insert(runner_.threads().count());
   EngineSetup options = work.options;
   options.testing.random_texts = true;
   Stepper stepper(&runner_, options);
@@ -227,7 +227,7 @@ Status WorkloadChecker::arrive(Stepper& stepper, const Workload& work, int step)
 
 Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const Workload& work) {
   constexpr int kMostSteps = 100000;
-  const bool is_asynchronous = resolve_async_scheduling(work.options, runner_.computes_later());
+  const bool is_asynchronous = resolve_async_scheduling(work.options, computes_later(runner_.exec()));
   int last_arrival = 0;
   SentStep sent;  // the step whose tokens are on their way
   for (const WorkRequest& r : work.requests) last_arrival = std::max(last_arrival, r.arrives);
@@ -261,7 +261,7 @@ Result<std::optional<Violation>> WorkloadChecker::drive(Stepper& stepper, const 
 
 Result<LawReport> check_scheduling_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
                                        const LawOptions& options) {
-  const int pages = runner.pools().latents().total() - 1;
+  const int pages = runner.cache().pools().latents().total() - 1;
   return check_workloads(runner, prompts, options,
                          [&](int number) { return make_workload(prompts, options, pages, number); });
 }

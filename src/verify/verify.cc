@@ -155,7 +155,7 @@ LawOptions laws_of(const VerifyOptions& options, const Runner& runner, Position 
   laws.min_rows = options.min_rows;
   laws.few_long_answers = options.brief_schedules > 0;  // a suite's, brief or not
   laws.shrink = options.shrink;
-  laws.every_row = runner.vocab_size() <= kLargeVocabulary;
+  laws.every_row = runner.limits().vocab_size <= kLargeVocabulary;
   if (chooses_from > 0) laws.chooses_from = chooses_from;
   return laws;
 }
@@ -198,7 +198,7 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
   const int border_tokens = zones.empty() ? 0 : border_prompt_tokens(zones.back(), config.max_position_embeddings);
   SLUICE_ASSIGN_OR_RETURN(const EngineSetup engine, law_options(given, plan.cache_layout, border_tokens));
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(engine));
-  if (moves && !runner->computes_later()) {
+  if (moves && !computes_later(runner->exec())) {
     return invalid_argument("--half moves: moves sequences between a device and the CPU: expected another --device");
   }
   if (moves && runner->model().cache_layout().differs_by_rank) {
@@ -208,11 +208,11 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
   }
 
   report.profile = runner->model().profile().text();
-  report.isa = runner->isa_name();
-  report.threads = runner->threads();
+  report.isa = isa_name(runner->exec());
+  report.threads = runner->threads().count();
   report.chooses_from = chooses_from(runner->model().cache_layout());
   const int long_tokens = long_prompt_tokens(runner->model().cache_layout());
-  std::vector<std::vector<TokenId>> prompts = law_prompts(runner->vocab_size(), long_tokens);
+  std::vector<std::vector<TokenId>> prompts = law_prompts(runner->limits().vocab_size, long_tokens);
   LawOptions laws = laws_of(options, *runner, report.chooses_from);
   laws.thread_counts = thread_counts(resolve_threads(engine));
   laws.long_prompts = long_tokens > 0 ? 1 : 0;
@@ -255,7 +255,7 @@ Result<VerifyReport> verify(const VerifyOptions& options) {
       report.laws.schedules = 0, report.laws.digest = 0;  // these count random schedules alone
   }
   if (half != VerifyHalf::kBorders) SLUICE_RETURN_IF_ERROR(run_halves(options.schedules));
-  prompts = brief_law_prompts(runner->vocab_size());
+  prompts = brief_law_prompts(runner->limits().vocab_size);
   make_brief(&laws);
   const bool sound = report.sound();
   if (half != VerifyHalf::kBorders) SLUICE_RETURN_IF_ERROR(run_halves(options.brief_schedules));

@@ -39,7 +39,7 @@ struct Sequence {
   std::vector<SampleRow> draws(int rows, std::int32_t to) const {
     std::vector<SampleRow> draws;
     for (int i = 0; i < rows; ++i) {
-      draws.push_back({.row = i, .temperature = 0, .position = runner.position(slot) + 1 + i, .slot = to});
+      draws.push_back({.row = i, .temperature = 0, .position = runner.sequences().position(slot) + 1 + i, .slot = to});
     }
     return draws;
   }
@@ -51,7 +51,7 @@ Status timed(Sequence& s, int rows, int drafts, const char* what) {
   std::vector<double> whole, host;
   for (int i = 0; i < kSteps; ++i) {
     std::vector<TokenId> ids(static_cast<std::size_t>(rows));
-    for (TokenId& id : ids) id = static_cast<TokenId>(s.random() % s.runner.vocab_size());
+    for (TokenId& id : ids) id = static_cast<TokenId>(s.random() % s.runner.limits().vocab_size);
     StepSpan span{.sequence = s.slot,
                   .ids = std::span(ids).first(1),
                   .logit_rows = std::span(s.all_rows).first(static_cast<std::size_t>(rows + drafts)),
@@ -59,14 +59,14 @@ Status timed(Sequence& s, int rows, int drafts, const char* what) {
     if (drafts > 0) span.model_drafts = drafts, span.sampling = &greedy;
     const double begin = now();
     SLUICE_RETURN_IF_ERROR(s.runner.begin({&span, 1}));
-    s.runner.draw(s.draws(rows + drafts, -1));
+    s.runner.logits().draw(s.draws(rows + drafts, -1));
     host.push_back(now() - begin);
-    std::ignore = s.runner.finish();
+    std::ignore = s.runner.logits().finish();
     whole.push_back(now() - begin);
-    s.runner.commit(s.slot, 1);
+    s.runner.sequences().commit(s.slot, 1);
   }
   fmt::print("{} {}: {:.3f} ms, host {:.3f}\n", what, rows + drafts - (drafts > 0), median(whole), median(host));
-  return s.runner.device_status();
+  return s.runner.exec().device->status();
 }
 
 // Times steps of one row whose token the host does not know when it enqueues the next.
@@ -81,27 +81,27 @@ Status timed_asynchronous(Sequence& s) {
     const double begin = now();
     SLUICE_RETURN_IF_ERROR(s.runner.begin({&span, 1}));
     const double enqueued = now();
-    if (i > 0) std::ignore = s.runner.finish();
-    s.runner.commit(s.slot, 1);
-    s.runner.draw(s.draws(1, s.slot.value));
+    if (i > 0) std::ignore = s.runner.logits().finish();
+    s.runner.sequences().commit(s.slot, 1);
+    s.runner.logits().draw(s.draws(1, s.slot.value));
     host.push_back(enqueued - begin);
     whole.push_back(now() - before);
     before = now();
   }
-  std::ignore = s.runner.finish();
+  std::ignore = s.runner.logits().finish();
   fmt::print("asynchronous 1: {:.3f} ms, host {:.3f}\n", median(whole), median(host));
-  return s.runner.device_status();
+  return s.runner.exec().device->status();
 }
 
 Status run(const EngineSetup& options, int depth) {
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::load(options));
-  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner->open());
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner->sequences().open());
   SLUICE_RETURN_IF_ERROR(fill_with_random_state(*runner, slot, depth));
   Sequence s{.runner = *runner, .slot = slot};
   std::iota(s.all_rows.begin(), s.all_rows.end(), 0);
-  fmt::print("depth {}; the start measured {:.3f} ms a token of the model", depth, 1e3 * runner->draft_seconds());
-  for (std::size_t rows = 0; rows < std::min<std::size_t>(kMostRows, runner->row_seconds().size()); ++rows) {
-    fmt::print(", {:.3f}", 1e3 * runner->row_seconds()[rows]);
+  fmt::print("depth {}; the start measured {:.3f} ms a token of the model", depth, 1e3 * runner->draft_times().draft);
+  for (std::size_t rows = 0; rows < std::min<std::size_t>(kMostRows, runner->draft_times().rows.size()); ++rows) {
+    fmt::print(", {:.3f}", 1e3 * runner->draft_times().rows[rows]);
   }
   fmt::print("\n");
   SLUICE_RETURN_IF_ERROR(timed_asynchronous(s));

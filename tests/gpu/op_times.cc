@@ -130,7 +130,7 @@ Status step(Runner& runner, std::span<const StateSlot> sequences, int rows) {
   static std::mt19937 random(1);
   const auto count = static_cast<std::size_t>(rows);
   std::vector<TokenId> ids(sequences.size() * count);
-  for (TokenId& id : ids) id = static_cast<TokenId>(random() % runner.vocab_size());
+  for (TokenId& id : ids) id = static_cast<TokenId>(random() % runner.limits().vocab_size);
   const int last = rows - 1;
   std::vector<StepSpan> spans;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
@@ -141,18 +141,19 @@ Status step(Runner& runner, std::span<const StateSlot> sequences, int rows) {
   std::vector<SampleRow> draws;
   for (const StateSlot sequence : sequences) {
     const int slot = static_cast<int>(draws.size());
-    draws.push_back({.top_k = 50, .top_p = 0.95F, .seed = 7, .position = runner.position(sequence), .slot = slot});
+    draws.push_back(
+        {.top_k = 50, .top_p = 0.95F, .seed = 7, .position = runner.sequences().position(sequence), .slot = slot});
   }
-  runner.draw(draws);
-  runner.finish();
-  return runner.device_status();
+  runner.logits().draw(draws);
+  runner.logits().finish();
+  return runner.exec().device->status();
 }
 
 Status run(const Arguments& args, bool* fast) {
   SLUICE_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, load(args));
   std::vector<StateSlot> sequences;
   for (int i = 0; i < args.sequences; ++i) {
-    SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner->open());
+    SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner->sequences().open());
     for (int done = 0; done < args.tokens; done += 512) {
       SLUICE_RETURN_IF_ERROR(step(*runner, {&sequence, 1}, std::min(512, args.tokens - done)));
     }
@@ -163,12 +164,12 @@ Status run(const Arguments& args, bool* fast) {
   for (int i = 0; i < 2 * steps; ++i) {  // the step as it is, then op by op
     times().measuring = i >= steps;
     times().next = 0;
-    runner->wait();
+    runner->exec().device->wait();
     const double begin = now();
     SLUICE_RETURN_IF_ERROR(step(*runner, sequences, args.rows));
     if (i >= warm && i < steps) whole.push_back(now() - begin);
     const double empty = now();
-    runner->wait();
+    runner->exec().device->wait();
     nothing.push_back(now() - empty);
   }
   std::map<std::string, std::vector<double>> ops;

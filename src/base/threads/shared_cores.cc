@@ -1,4 +1,5 @@
-// Used by cli/commands/inspect_command.cc, engine/load.cc, engine/runner/runner.cc and engine/runner/thread_choice.cc.
+// Used by cli/commands/inspect_command.cc, engine/load.cc, engine/runner/runner_threads.cc and
+// engine/runner/thread_choice.cc.
 #include "base/threads/shared_cores.h"
 
 #include <fmt/format.h>

@@ -14,7 +14,8 @@
 // pairs, and no pair with the opposite verdict. Otherwise there is no answer.
 //
 // Thread safety: any thread; two measurements at once disturb each other.
-// Used by cli/commands/inspect_command.cc, engine/load.cc, engine/runner/runner.cc and engine/runner/thread_choice.cc.
+// Used by cli/commands/inspect_command.cc, engine/load.cc, engine/runner/runner_threads.cc and
+// engine/runner/thread_choice.cc.
 #pragma once
 
 #include <functional>

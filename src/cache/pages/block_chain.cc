@@ -1,4 +1,4 @@
-// Used by cache/prefix_cache.h, engine/step/sequence_table.h and page_pool.h.
+// Used by cache/prefix_cache.h, engine/runner/step_span.h, engine/step/sequence_table.h and page_pool.h.
 #include "cache/pages/block_chain.h"
 
 #include <algorithm>

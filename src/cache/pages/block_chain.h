@@ -1,5 +1,5 @@
 // The names of blocks, and a sequence's chain of them.
-// Used by cache/prefix_cache.h, engine/step/sequence_table.h and page_pool.h.
+// Used by cache/prefix_cache.h, engine/runner/step_span.h, engine/step/sequence_table.h and page_pool.h.
 #pragma once
 
 #include <array>

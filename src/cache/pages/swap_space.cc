@@ -1,4 +1,4 @@
-// Used by engine/runner/runner.h.
+// Used by engine/runner/engine_cache.h.
 #include "cache/pages/swap_space.h"
 
 #include <fcntl.h>

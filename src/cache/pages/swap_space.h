@@ -1,6 +1,6 @@
 // SwapSpace: keeps the state of preempted sequences outside the pools: in memory, or in files of a directory. The files
 // have no name, so none remains however the program ends. Thread safety: one thread at a time.
-// Used by engine/runner/runner.h.
+// Used by engine/runner/engine_cache.h.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Used by cli/commands/inspect_command.cc and runner.h.
+// Used by cli/commands and engine/runner.
 #include "engine/runner/device_choice.h"
 
 #include <fmt/format.h>
@@ -126,6 +126,14 @@ Result<const BackendProfile*> choose_profile(const Chosen& chosen, const Machine
 }
 
 }  // namespace
+
+bool computes_later(const Exec& exec) {
+  return exec.device != nullptr && exec.device != &cpu_device();
+}
+
+const char* isa_name(const Exec& exec) {
+  return exec.kernels != nullptr ? isa_name(*exec.kernels) : "none";
+}
 
 Result<DeviceChoice> choose_device(const MachineOptions& options, const NumericsOptions& numerics) {
   SLUICE_ASSIGN_OR_RETURN(Chosen chosen, choose_backend(options));

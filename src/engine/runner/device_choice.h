@@ -1,6 +1,6 @@
 // The choice of the device that a model runs on (--device): its memory holds weights, cache and tensors, and it has the
 // table of its ops.
-// Used by cli/commands/inspect_command.cc and runner.h.
+// Used by cli/commands and engine/runner.
 #pragma once
 
 #include <memory>
@@ -22,6 +22,11 @@ struct DeviceChoice {
 
   Device& device() const { return owned != nullptr ? *owned : cpu_device(); }
 };
+
+// True if a step may still be running when Runner::begin() has returned. The CPU is done by then.
+bool computes_later(const Exec& exec);
+// The instruction set of its kernels (kernels/device/isa.h), or "none".
+const char* isa_name(const Exec& exec);
 
 // Opens a device, or those of a group, by a backend's name (kernels/device/backend.h); auto is the first device that is
 // present and opens, else the CPU. The backend defines the meaning of the profile on it, and checks it here. Errors:

@@ -1,10 +1,10 @@
-// Used by cli/commands/inspect_command.cc.
+// Used by cli/commands/inspect_command.cc and runner.cc.
 #include "engine/runner/device_plan.h"
 
 #include <fmt/format.h>
 
 #include "base/progress.h"
-#include "engine/runner/runner.h"
+#include "engine/runner/step_logits.h"
 
 namespace sluice {
 namespace {
@@ -42,9 +42,9 @@ DevicePlan plan_device(const ModelPlan& plan, const LinearPacking& packing, cons
     }
   }
   device.steps = plan.step_bytes(request.max_batched_tokens, request.max_model_len) +
-                 Runner::logits_memory(static_cast<std::size_t>(request.max_batched_tokens),
-                                       static_cast<std::size_t>(plan.config.vocab_size));
-  device.left = Runner::kLeftOnDevice;
+                 StepLogits::bytes(static_cast<std::size_t>(request.max_batched_tokens),
+                                   static_cast<std::size_t>(plan.config.vocab_size));
+  device.left = kLeftOnDevice;
   return device;
 }
 

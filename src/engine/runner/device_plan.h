@@ -1,6 +1,6 @@
 // Estimates how much of a device's memory a model takes, from its config alone: for `sluice inspect --device`. Thread
 // safety: plain values.
-// Used by cli/commands/inspect_command.cc.
+// Used by cli/commands/inspect_command.cc and runner.cc.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,9 @@
 #include "sluice/status.h"
 
 namespace sluice {
+
+// The bytes of a device's memory that are left for the driver and small things.
+inline constexpr std::size_t kLeftOnDevice = std::size_t{512} << 20;
 
 struct DevicePlan {
   std::size_t weights = 0;  // the official checkpoint's, in the layout of the device's kernels

@@ -30,11 +30,11 @@ EngineSetup options_of(const std::string& model, const char* device, int ranks =
 // them. Nothing waits but who asks for logits.
 std::vector<float> compute(Runner& runner, const std::vector<TokenId>& ids, std::uint32_t seed) {
   std::mt19937 random(seed);
-  const std::size_t vocab = runner.vocab_size();
+  const std::size_t vocab = runner.limits().vocab_size;
   std::vector<float> logits(ids.size() * vocab);
-  BlockChain chain(runner.root(""));
+  BlockChain chain(runner.cache().root(""));
   chain.extend(ids);
-  StateSlot slot = runner.open().value();
+  StateSlot slot = runner.sequences().open().value();
   for (std::size_t at = 0; at < ids.size();) {
     const std::size_t rows = std::min<std::size_t>(1 + random() % 90, ids.size() - at);
     const bool wanted = random() % 3 != 0;
@@ -46,22 +46,22 @@ std::vector<float> compute(Runner& runner, const std::vector<TokenId>& ids, std:
                         .chain = &chain};
     EXPECT_TRUE(runner.run_step({&span, 1}).ok());
     if (wanted) {
-      std::copy(runner.logits().begin(), runner.logits().end(),
+      std::copy(runner.logits().all().begin(), runner.logits().all().end(),
                 logits.begin() + static_cast<std::ptrdiff_t>(at * vocab));
     }
     at += rows;
     if (random() % 4 == 0) {
-      const auto handle = runner.swap_out(slot);
+      const auto handle = runner.sequences().swap_out(slot);
       EXPECT_TRUE(handle.ok());
-      slot = runner.swap_in(*handle, static_cast<Position>(at), &chain).value();
+      slot = runner.sequences().swap_in(*handle, static_cast<Position>(at), &chain).value();
     } else if (random() % 4 == 0) {
-      const StateSlot child = runner.fork(slot).value();
-      runner.close(slot);
+      const StateSlot child = runner.sequences().fork(slot).value();
+      runner.sequences().close(slot);
       slot = child;
     }
-    EXPECT_TRUE(runner.audit().ok()) << runner.audit().message();
+    EXPECT_TRUE(runner.sequences().audit().ok()) << runner.sequences().audit().message();
   }
-  runner.close(slot, &chain);
+  runner.sequences().close(slot, &chain);
   return logits;
 }
 
@@ -74,7 +74,7 @@ TEST_P(RunnerEmulatedTest, LogitsAreTheCpusBitByBit) {
   const auto emulated = Runner::load(options_of(GetParam(), "emulated")).value();
   const auto cpu = Runner::load(options_of(GetParam(), "cpu")).value();
   std::vector<TokenId> ids(420);
-  for (TokenId& id : ids) id = static_cast<TokenId>(random() % emulated->vocab_size());
+  for (TokenId& id : ids) id = static_cast<TokenId>(random() % emulated->limits().vocab_size);
   EXPECT_EQ(compute(*emulated, ids, seed), compute(*cpu, ids, seed));
 }
 
@@ -91,7 +91,7 @@ TEST(RanksEmulatedTest, LogitsAreTheCpusBitByBit) {
     const auto cpu = Runner::load(options_of(model, "cpu")).value();
     EXPECT_EQ(group->model().cache_layout().differs_by_rank, differs);
     std::vector<TokenId> ids(300);
-    for (TokenId& id : ids) id = static_cast<TokenId>(random() % group->vocab_size());
+    for (TokenId& id : ids) id = static_cast<TokenId>(random() % group->limits().vocab_size);
     EXPECT_EQ(compute(*group, ids, seed), compute(*cpu, ids, seed));
   }
 }

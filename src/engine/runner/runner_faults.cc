@@ -6,18 +6,18 @@
 namespace sluice {
 
 std::vector<Runner::SpoiledRow> Runner::inject_before_pass() {
-  if (prefix_cache_->fault() == Fault::kForgottenResidual) forget_residuals();
-  return prefix_cache_->fault() == Fault::kSkippedWrite ? rows_to_spoil() : std::vector<SpoiledRow>();
+  if (cache_.prefix_cache().fault() == Fault::kForgottenResidual) forget_residuals();
+  return cache_.prefix_cache().fault() == Fault::kSkippedWrite ? rows_to_spoil() : std::vector<SpoiledRow>();
 }
 
 void Runner::inject_after_pass(std::span<const SpoiledRow> spoiled) {
-  for (const SpoiledRow& row : spoiled) pools_->memory().write_rows(row.at, row.before);
-  if (prefix_cache_->fault() == Fault::kRowsAtResidual) move_rows_to_residuals();
+  for (const SpoiledRow& row : spoiled) cache_.pools().memory().write_rows(row.at, row.before);
+  if (cache_.prefix_cache().fault() == Fault::kRowsAtResidual) move_rows_to_residuals();
 }
 
 // The place of position p's row in a plane with a row for each token.
 CacheMemory::Rows Runner::row_at(std::size_t plane, const BatchSpan& span, Position p) const {
-  const bool window = pools_->layout().planes[plane].kind == PlaneKind::kWindow;
+  const bool window = cache_.pools().layout().planes[plane].kind == PlaneKind::kWindow;
   const int block = p / kBlockTokens;
   const std::int32_t page = window ? span.window_pages[static_cast<std::size_t>(block - span.first_window_block)].value
                                    : span.latent_pages[static_cast<std::size_t>(block)].value;
@@ -28,8 +28,8 @@ CacheMemory::Rows Runner::row_at(std::size_t plane, const BatchSpan& span, Posit
 // each token, of windows if there are any.
 std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
   std::vector<SpoiledRow> rows;
-  const CacheLayout& layout = pools_->layout();
-  const PlaneKind kind = pools_->geometry().has_windows ? PlaneKind::kWindow : PlaneKind::kLatent;
+  const CacheLayout& layout = cache_.pools().layout();
+  const PlaneKind kind = cache_.pools().geometry().has_windows ? PlaneKind::kWindow : PlaneKind::kLatent;
   for (std::size_t i = layout.planes.size(); i-- > 0;) {
     const PlaneSpec& plane = layout.planes[i];
     if (plane.kind != kind || plane.tokens_per_row != 1) continue;
@@ -37,7 +37,7 @@ std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
     for (const BatchSpan& span : spans_) {
       if (span.rows < 3) continue;
       const CacheMemory::Rows row = row_at(i, span, span.first_position + span.rows - 1);
-      rows.push_back({row, pools_->memory().read_rows(row)});
+      rows.push_back({row, cache_.pools().memory().read_rows(row)});
     }
     break;
   }
@@ -45,25 +45,26 @@ std::vector<Runner::SpoiledRow> Runner::rows_to_spoil() const {
 }
 
 void Runner::forget_residuals() {
-  const CacheLayout& layout = pools_->layout();
+  const CacheLayout& layout = cache_.pools().layout();
   for (std::size_t i = 0; i < layout.planes.size(); ++i) {
     const PlaneSpec& plane = layout.planes[i];
     if (plane.kind != PlaneKind::kOpen || plane.layer < model_->config().num_hidden_layers) continue;
     for (const BatchSpan& span : spans_) {
-      pools_->memory().write_initial_part(PlaneId(static_cast<std::int32_t>(i)), OpenState(span.state_in));
+      cache_.pools().memory().write_initial_part(PlaneId(static_cast<std::int32_t>(i)), OpenState(span.state_in));
     }
   }
 }
 
 void Runner::move_rows_to_residuals() {
-  const CacheLayout& layout = pools_->layout();
+  const CacheLayout& layout = cache_.pools().layout();
   for (std::size_t i = 0; i < layout.planes.size(); ++i) {
     const PlaneSpec& plane = layout.planes[i];
     if (plane.kind == PlaneKind::kOpen || plane.tokens_per_row != 1) continue;
     if (plane.layer < model_->config().num_hidden_layers) continue;
     for (const BatchSpan& span : spans_) {
       for (Position p = std::max(span.first_position, 1); p < span.first_position + span.rows; ++p) {
-        pools_->memory().write_rows(row_at(i, span, p - 1), pools_->memory().read_rows(row_at(i, span, p)));
+        cache_.pools().memory().write_rows(row_at(i, span, p - 1),
+                                           cache_.pools().memory().read_rows(row_at(i, span, p)));
       }
     }
   }

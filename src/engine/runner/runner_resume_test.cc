@@ -32,14 +32,14 @@ class RunnerResumeTest : public ::testing::TestWithParam<int> {  // tokens of th
     std::vector<float> logits;
     std::vector<int> rows(static_cast<std::size_t>(chunk));
     std::iota(rows.begin(), rows.end(), 0);
-    while (runner_->position(slot) < kTokens) {
-      const auto at = static_cast<std::size_t>(runner_->position(slot));
+    while (runner_->sequences().position(slot) < kTokens) {
+      const auto at = static_cast<std::size_t>(runner_->sequences().position(slot));
       const std::size_t count = std::min(static_cast<std::size_t>(chunk), ids_.size() - at);
       const StepSpan span{
           .sequence = slot, .ids = {&ids_[at], count}, .logit_rows = {rows.data(), count}, .chain = &chain_};
       EXPECT_TRUE(runner_->run_step({&span, 1}).ok());
-      EXPECT_TRUE(runner_->audit().ok()) << runner_->audit().message();
-      logits.insert(logits.end(), runner_->logits().begin(), runner_->logits().end());
+      EXPECT_TRUE(runner_->sequences().audit().ok()) << runner_->sequences().audit().message();
+      logits.insert(logits.end(), runner_->logits().all().begin(), runner_->logits().all().end());
     }
     return logits;
   }
@@ -53,46 +53,46 @@ TEST_P(RunnerResumeTest, FromEveryBoundaryWithEveryShare) {
   const std::uint32_t seed = test_seed();
   SCOPED_TRACE(testing::Message() << "SLUICE_TEST_SEED=" << seed);
   std::mt19937 random(seed);
-  StateSlot slot = runner_->open().value();
+  StateSlot slot = runner_->sequences().open().value();
   const auto whole = rest(slot, kTokens);
-  runner_->close(slot);
-  ASSERT_EQ(runner_->pools().latents().cached(), kBlocks);
-  ASSERT_EQ(runner_->pools().windows().cached(), kBlocks);
+  runner_->sequences().close(slot);
+  ASSERT_EQ(runner_->cache().pools().latents().cached(), kBlocks);
+  ASSERT_EQ(runner_->cache().pools().windows().cached(), kBlocks);
   for (int resume = 0; resume <= kBlocks; ++resume) {
     for (int shared = resume; shared <= kBlocks; ++shared) {
-      slot = runner_->open().value();
-      runner_->resume(slot, chain_, {.resume = resume * kBlockTokens, .shared = shared * kBlockTokens});
-      ASSERT_TRUE(runner_->audit().ok()) << runner_->audit().message();
-      ASSERT_EQ(runner_->position(slot), resume * kBlockTokens);
+      slot = runner_->sequences().open().value();
+      runner_->sequences().resume(slot, chain_, {.resume = resume * kBlockTokens, .shared = shared * kBlockTokens});
+      ASSERT_TRUE(runner_->sequences().audit().ok()) << runner_->sequences().audit().message();
+      ASSERT_EQ(runner_->sequences().position(slot), resume * kBlockTokens);
       const int chunk = 1 + static_cast<int>(random() % 300);
       const std::vector<float> expected(whole.begin() + std::ptrdiff_t{resume} * kBlockTokens * kVocab, whole.end());
       ASSERT_EQ(rest(slot, chunk), expected)
           << "from block " << resume << ", " << shared << " shared, chunks of " << chunk;
-      runner_->close(slot);
-      EXPECT_EQ(runner_->pools().bytes_used(), 0U);
-      EXPECT_EQ(runner_->pools().latents().cached(), kBlocks);
-      EXPECT_EQ(runner_->pools().windows().cached(), kBlocks);
+      runner_->sequences().close(slot);
+      EXPECT_EQ(runner_->cache().pools().bytes_used(), 0U);
+      EXPECT_EQ(runner_->cache().pools().latents().cached(), kBlocks);
+      EXPECT_EQ(runner_->cache().pools().windows().cached(), kBlocks);
     }
   }
 }
 
 // The same through what a lookup finds: with the window pages of one boundary only, a hit ends there.
 TEST_P(RunnerResumeTest, ALookupFindsTheLastPlaceToResume) {
-  const int pages = runner_->pools().geometry().resume_pages;
+  const int pages = runner_->cache().pools().geometry().resume_pages;
   for (int kept = 0; kept < kBlocks; ++kept) {
-    runner_->prefix_cache().reset();
+    runner_->cache().prefix_cache().reset();
     chain_.set_kept_blocks({kept});
-    StateSlot slot = runner_->open().value();
+    StateSlot slot = runner_->sequences().open().value();
     const auto whole = rest(slot, 100);
-    runner_->close(slot);
-    const PrefixHit hit = runner_->prefix_cache().lookup(chain_, kTokens);
+    runner_->sequences().close(slot);
+    const PrefixHit hit = runner_->cache().prefix_cache().lookup(chain_, kTokens);
     EXPECT_EQ(hit.resume, (kept + 1) * kBlockTokens) << "with " << pages << " window pages behind each boundary";
     EXPECT_EQ(hit.shared, kBlocks * kBlockTokens);
     EXPECT_EQ(hit.claimed_free, kBlocks);
-    slot = runner_->open().value();
-    runner_->resume(slot, chain_, hit);
+    slot = runner_->sequences().open().value();
+    runner_->sequences().resume(slot, chain_, hit);
     EXPECT_EQ(rest(slot, 77), std::vector<float>(whole.begin() + std::ptrdiff_t{hit.resume} * kVocab, whole.end()));
-    runner_->close(slot);
+    runner_->sequences().close(slot);
   }
 }
 

@@ -44,7 +44,7 @@ std::vector<TokenId> tokens(int n, unsigned seed) {
 
 // Runs `ids` in spans of `chunk` rows and returns every row's logits.
 std::vector<float> run_chunked(Runner& runner, const std::vector<TokenId>& ids, std::size_t chunk) {
-  const StateSlot slot = runner.open().value();
+  const StateSlot slot = runner.sequences().open().value();
   std::vector<float> all;
   std::vector<int> rows(chunk);
   std::iota(rows.begin(), rows.end(), 0);
@@ -52,10 +52,10 @@ std::vector<float> run_chunked(Runner& runner, const std::vector<TokenId>& ids, 
     const std::size_t n = std::min(chunk, ids.size() - i);
     const StepSpan span{.sequence = slot, .ids = {&ids[i], n}, .logit_rows = {rows.data(), n}};
     EXPECT_TRUE(runner.run_step({&span, 1}).ok());
-    EXPECT_TRUE(runner.audit().ok()) << runner.audit().message();
-    all.insert(all.end(), runner.logits().begin(), runner.logits().end());
+    EXPECT_TRUE(runner.sequences().audit().ok()) << runner.sequences().audit().message();
+    all.insert(all.end(), runner.logits().all().begin(), runner.logits().all().end());
   }
-  runner.close(slot);
+  runner.sequences().close(slot);
   return all;
 }
 
@@ -66,32 +66,32 @@ TEST(RunnerTest, ChunkedIsTheSameAsInOnePiece) {
   EXPECT_EQ(whole.size(), 700U * 64U);
   for (const std::size_t chunk : {1U, 3U, 127U, 128U, 129U, 300U})
     EXPECT_EQ(run_chunked(*runner, ids, chunk), whole) << chunk;
-  EXPECT_EQ(runner->pools().bytes_used(), 0U);
+  EXPECT_EQ(runner->cache().pools().bytes_used(), 0U);
 }
 
 TEST(RunnerTest, AForgottenSpanLeavesNoTrace) {
   auto runner = make_runner();
   const auto ids = tokens(300, 2), wrong = tokens(200, 3);
   const auto whole = run_chunked(*runner, ids, ids.size());
-  const StateSlot slot = runner->open().value();
+  const StateSlot slot = runner->sequences().open().value();
   std::vector<float> all;
   for (std::size_t i = 0; i < ids.size(); i += 10) {
     const StepSpan rejected{.sequence = slot, .ids = wrong, .logit_rows = {}, .keep = false};
     ASSERT_TRUE(runner->run_step({&rejected, 1}).ok());
-    ASSERT_TRUE(runner->audit().ok()) << runner->audit().message();
-    EXPECT_EQ(runner->position(slot), static_cast<Position>(i));
+    ASSERT_TRUE(runner->sequences().audit().ok()) << runner->sequences().audit().message();
+    EXPECT_EQ(runner->sequences().position(slot), static_cast<Position>(i));
     std::vector<int> rows(10);
     std::iota(rows.begin(), rows.end(), 0);
     const StepSpan span{.sequence = slot, .ids = {&ids[i], 10}, .logit_rows = rows};
     ASSERT_TRUE(runner->run_step({&span, 1}).ok());
-    all.insert(all.end(), runner->logits().begin(), runner->logits().end());
+    all.insert(all.end(), runner->logits().all().begin(), runner->logits().all().end());
   }
   EXPECT_EQ(all, whole);
 }
 
 TEST(RunnerTest, RefusesWhatItCannotRunAndStaysAsItWas) {
   auto runner = make_runner();
-  const StateSlot a = runner->open().value();
+  const StateSlot a = runner->sequences().open().value();
   const std::vector<TokenId> ids = {1, 2, 3}, bad = {1, 64};
   const std::vector<int> rows = {0, 2}, disorder = {2, 1};
   const auto message = [&](std::vector<StepSpan> spans) { return runner->run_step(spans).message(); };
@@ -106,10 +106,10 @@ TEST(RunnerTest, RefusesWhatItCannotRunAndStaysAsItWas) {
               HasSubstr("two spans"));
   const auto long_ids = tokens(4097, 4);
   EXPECT_THAT(message({{.sequence = a, .ids = long_ids, .logit_rows = {}}}), HasSubstr("4096"));
-  EXPECT_EQ(runner->position(a), 0);
-  EXPECT_TRUE(runner->audit().ok());
+  EXPECT_EQ(runner->sequences().position(a), 0);
+  EXPECT_TRUE(runner->sequences().audit().ok());
   EXPECT_EQ(message({{.sequence = a, .ids = ids, .logit_rows = rows}}), "");
-  EXPECT_EQ(runner->logits().size(), 2U * 64U);
+  EXPECT_EQ(runner->logits().all().size(), 2U * 64U);
 }
 
 TEST(RunnerTest, AShortageOfPagesChangesNothing) {
@@ -117,15 +117,15 @@ TEST(RunnerTest, AShortageOfPagesChangesNothing) {
   options.cache.kv_cache_memory = 64 << 10;
   options.scheduler.max_num_seqs = 2;
   auto runner = make_runner(options);
-  const StateSlot a = runner->open().value(), b = runner->open().value();
+  const StateSlot a = runner->sequences().open().value(), b = runner->sequences().open().value();
   const auto ids = tokens(4096, 5);
   const StepSpan spans[] = {{.sequence = a, .ids = {ids.data(), 5}, .logit_rows = {}},
                             {.sequence = b, .ids = ids, .logit_rows = {}}};
   const Status status = runner->run_step(spans);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(status.message(), HasSubstr("4096 rows for sequence 1 at position 0"));
-  EXPECT_EQ(runner->position(a), 0);
-  EXPECT_TRUE(runner->audit().ok()) << runner->audit().message();
+  EXPECT_EQ(runner->sequences().position(a), 0);
+  EXPECT_TRUE(runner->sequences().audit().ok()) << runner->sequences().audit().message();
   EXPECT_TRUE(runner->run_step({spans, 1}).ok());
 }
 
@@ -135,18 +135,18 @@ TEST(RunnerTest, AsManyThreadsComputeAsWereAskedFor) {
   std::atomic<int> met{0};
   settings.on_logits = [&](TokenId, Position, float*) { met += rendezvous->come(); };
   const auto compute = [&](Runner& runner, int threads) {  // as many rows, each of which waits for the others
-    ASSERT_EQ(runner.threads(), threads);
+    ASSERT_EQ(runner.threads().count(), threads);
     met = 0;
     Rendezvous place(threads);
     rendezvous = &place;
-    const StateSlot slot = runner.open().value();
+    const StateSlot slot = runner.sequences().open().value();
     std::vector<int> rows(static_cast<std::size_t>(threads));
     std::iota(rows.begin(), rows.end(), 0);
     const std::vector<TokenId> ids(rows.size(), 1);
     const StepSpan span{.sequence = slot, .ids = ids, .logit_rows = rows};
     EXPECT_TRUE(runner.run_step({&span, 1}).ok());
     ASSERT_EQ(met, threads) << "that were there at the same time";
-    runner.close(slot);
+    runner.sequences().close(slot);
   };
   for (const int threads : {1, 2, 3}) {
     EngineSetup options = small_options();
@@ -154,7 +154,7 @@ TEST(RunnerTest, AsManyThreadsComputeAsWereAskedFor) {
     auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
     ASSERT_NO_FATAL_FAILURE(compute(*runner, threads));
     for (const int others : {4, 1, 2}) {
-      runner->set_threads(others);
+      runner->threads().set(others);
       ASSERT_NO_FATAL_FAILURE(compute(*runner, others));
     }
   }
@@ -168,8 +168,8 @@ int processors_of_caller() {
 }
 
 // The number of processors that each thread of the pool, except the caller, may run on.
-std::vector<int> processors_of_threads(const Runner& runner) {
-  const int threads = runner.threads();
+std::vector<int> processors_of_threads(Runner& runner) {
+  const int threads = runner.threads().count();
   std::vector<int> counts(static_cast<std::size_t>(threads));
   Rendezvous place(threads);
   runner.exec().pool->run(threads, [&](int, int thread) {
@@ -188,13 +188,13 @@ TEST(RunnerTest, NewThreadsOfAPinnedCallerMayRunEverywhere) {
     options.machine.threads = processors;
     auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();
     for (int again = 0; again < 2; ++again) {
-      runner->pin_threads();
+      runner->threads().pin();
       EXPECT_THAT(processors_of_threads(*runner), testing::Each(1));
-      runner->pin_caller();
+      runner->threads().pin_caller();
     }
-    runner->set_threads(processors);
+    runner->threads().set(processors);
     EXPECT_THAT(processors_of_threads(*runner), testing::Each(processors));
-    runner->pin_caller();  // as threads are pinned, which these are not
+    runner->threads().pin_caller();  // as threads are pinned, which these are not
     EXPECT_EQ(processors_of_caller(), processors);
   })
       .join();
@@ -202,8 +202,8 @@ TEST(RunnerTest, NewThreadsOfAPinnedCallerMayRunEverywhere) {
 
 TEST(RunnerTest, OpensOneSequenceMoreThanRun) {
   auto runner = make_runner();
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(runner->open().ok());
-  EXPECT_EQ(runner->open().status().code(), StatusCode::kResourceExhausted);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(runner->sequences().open().ok());
+  EXPECT_EQ(runner->sequences().open().status().code(), StatusCode::kResourceExhausted);
 }
 
 // The chains of two profiles begin apart, so none of their pages are ever shared.
@@ -214,7 +214,7 @@ TEST(RunnerTest, EveryProfileHasARootOfItsOwn) {
     change(options);
     auto runner = Runner::load(options);
     EXPECT_TRUE(runner.ok()) << runner.status().message();
-    return (*runner)->root(salt).bytes;
+    return (*runner)->cache().root(salt).bytes;
   };
   const auto expanded = [](auto& o) { o.numerics.mla_prefill = MlaPrefill::kExpanded; };
   const std::vector roots{
@@ -254,15 +254,15 @@ TEST(RunnerTest, OptionsAreChecked) {
 
 TEST(RunnerTest, AStepThatIsRefusedHasNoLogits) {
   const auto runner = make_runner();
-  const StateSlot slot = runner->open().value();
+  const StateSlot slot = runner->sequences().open().value();
   const std::vector<TokenId> known = tokens(4, 1), unknown = {1 << 20};
   const int row = 0;
   const StepSpan good{.sequence = slot, .ids = known, .logit_rows = {&row, 1}};
   ASSERT_TRUE(runner->run_step({&good, 1}).ok());
-  EXPECT_EQ(runner->logits().size(), runner->vocab_size());
+  EXPECT_EQ(runner->logits().all().size(), runner->limits().vocab_size);
   const StepSpan bad{.sequence = slot, .ids = unknown, .logit_rows = {&row, 1}};
   ASSERT_FALSE(runner->run_step({&bad, 1}).ok());
-  EXPECT_TRUE(runner->logits().empty());
+  EXPECT_TRUE(runner->logits().all().empty());
 }
 
 }  // namespace

@@ -53,8 +53,8 @@ std::vector<TimedThreads> choose_threads(Runner& runner, bool pin) {
   if (counts.size() < 2) return {};
   std::vector<std::vector<double>> seconds(counts.size());
   const auto set = [&](int threads) {
-    runner.set_threads(threads);
-    if (pin) runner.pin_threads();
+    runner.threads().set(threads);
+    if (pin) runner.threads().pin();
   };
   bool failed = false;
   for (int round = 0; round < kRounds && !failed; ++round) {

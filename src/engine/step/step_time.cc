@@ -25,7 +25,7 @@ std::vector<TokenId> some_tokens(const Runner& runner, int count) {
   std::uint32_t state = 1;
   for (TokenId& id : ids) {
     state = state * 1664525U + 1013904223U;
-    id = static_cast<TokenId>(state % runner.vocab_size());
+    id = static_cast<TokenId>(state % runner.limits().vocab_size);
   }
   return ids;
 }
@@ -33,18 +33,18 @@ std::vector<TokenId> some_tokens(const Runner& runner, int count) {
 // The clock for times that decide about drafts. They are compared with each other only. If this thread computes, it is
 // the thread's processor time, which other programs disturb less.
 clockid_t work_clock(const Runner& runner) {
-  return runner.computes_later() ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
+  return computes_later(runner.exec()) ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
 }
 
 Result<double> time_step(Runner& runner, int rows) {
-  const std::vector<TokenId> ids = some_tokens(runner, std::min(rows, runner.max_model_len()));
-  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner.open());
+  const std::vector<TokenId> ids = some_tokens(runner, std::min(rows, runner.limits().max_model_len));
+  SLUICE_ASSIGN_OR_RETURN(const StateSlot sequence, runner.sequences().open());
   const StepSpan span{.sequence = sequence, .ids = ids, .logit_rows = {}};
   const double start = clock_seconds(CLOCK_MONOTONIC);
   const Status status = runner.run_step({&span, 1});
-  runner.wait();
+  runner.exec().device->wait();
   const double seconds = clock_seconds(CLOCK_MONOTONIC) - start;
-  runner.close(sequence);
+  runner.sequences().close(sequence);
   if (!status.ok()) return status;
   return seconds;
 }
@@ -53,13 +53,13 @@ Result<double> time_step(Runner& runner, int rows) {
 class TimedSequence {
  public:
   static Result<TimedSequence> open(Runner& runner, clockid_t clock) {
-    SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner.open());
+    SLUICE_ASSIGN_OR_RETURN(const StateSlot slot, runner.sequences().open());
     return TimedSequence(&runner, slot, clock);
   }
   TimedSequence(TimedSequence&& other) noexcept
       : runner_(other.runner_), slot_(std::exchange(other.slot_, StateSlot())), clock_(other.clock_) {}
   ~TimedSequence() {
-    if (slot_) runner_->close(slot_);
+    if (slot_) runner_->sequences().close(slot_);
   }
 
   Status append(std::span<const TokenId> ids) {
@@ -70,19 +70,19 @@ class TimedSequence {
   Result<double> time(StepSpan span, int draws) {
     span.sequence = slot_;
     std::vector<SampleRow> rows;
-    const Position position = runner_->position(slot_);
+    const Position position = runner_->sequences().position(slot_);
     for (int i = 0; i < draws; ++i) {
       rows.push_back(sample_row(SamplingParams{}, static_cast<std::size_t>(i), position + 1 + i, -1));
     }
     const double start = clock_seconds(clock_);
     SLUICE_RETURN_IF_ERROR(runner_->begin({&span, 1}));
     if (draws > 0) {
-      runner_->draw(rows);
-      std::ignore = runner_->finish();
+      runner_->logits().draw(rows);
+      std::ignore = runner_->logits().finish();
     }
-    runner_->wait();
+    runner_->exec().device->wait();
     const double seconds = clock_seconds(clock_) - start;
-    runner_->commit(slot_, 0);
+    runner_->sequences().commit(slot_, 0);
     return seconds;
   }
 
@@ -104,8 +104,8 @@ Result<TimedSequence> sequence_with_context(Runner& runner, int rows, clockid_t 
   const StepSpan one{.sequence = {}, .ids = std::span(ids).first(1), .logit_rows = {}};
   SLUICE_ASSIGN_OR_RETURN(const double first, sequence.time(one, 0));
   SLUICE_ASSIGN_OR_RETURN(const double second, sequence.time(one, 0));
-  if (std::min(first, second) < kSmallModel && kContext + rows <= runner.max_model_len() &&
-      kContext <= runner.step_rows()) {
+  if (std::min(first, second) < kSmallModel && kContext + rows <= runner.limits().max_model_len &&
+      kContext <= runner.limits().step_rows) {
     SLUICE_RETURN_IF_ERROR(sequence.append(ids));
   }
   return sequence;
@@ -131,7 +131,7 @@ StepTime step_time(double seconds_of_16, double seconds_of_64, int most_rows) {
 }
 
 Result<StepTime> measure_step(Runner& runner) {
-  const int most = runner.step_rows();
+  const int most = runner.limits().step_rows;
   // The first pass may have to fetch pages by page faults or from a disk; it counts only if it was fast all the same.
   SLUICE_ASSIGN_OR_RETURN(double few, time_step(runner, kFewRows));
   constexpr double kTooLongAgain = 1.0;
@@ -148,7 +148,7 @@ namespace {
 constexpr int kDrafts = 2;  // the number of timed drafts of a model
 
 bool drafts(const Runner& runner) {
-  return runner.model().drafts() && runner.pools().plan().open_states >= 2 + kDrafts;
+  return runner.model().drafts() && runner.cache().pools().plan().open_states >= 2 + kDrafts;
 }
 
 // The least of a few: what two drafts add to a step of three rows.
@@ -184,8 +184,8 @@ DraftTimes measure_draft_times(Runner& runner) {
   constexpr double kMostWaiting = 1;                  // seconds by the clock, if steps wait more than they compute
   std::vector<int> all_rows(kMostRows);
   std::iota(all_rows.begin(), all_rows.end(), 0);
-  const int most = std::min({kMostRows, runner.step_rows(), runner.max_model_len()});
-  const int most_draws = runner.pools().plan().sequences;
+  const int most = std::min({kMostRows, runner.limits().step_rows, runner.limits().max_model_len});
+  const int most_draws = runner.cache().pools().plan().sequences;
   const std::vector<TokenId> ids = some_tokens(runner, 2 * kMostRows);
   std::vector<TimedRows> timed;
   Result<TimedSequence> sequence = sequence_with_context(runner, most, work_clock(runner));
@@ -231,10 +231,10 @@ namespace {
 double time_in_turn(Runner& runner, bool waits) {
   constexpr int kSteps = 24, kLeast = 6;
   constexpr double kLongEnough = 0.1;
-  const Result<StateSlot> slot = runner.open();
+  const Result<StateSlot> slot = runner.sequences().open();
   if (!slot.ok()) return 0;
   const TokenId first = 1;
-  const int row = 0, most = std::min(kSteps, runner.max_model_len());
+  const int row = 0, most = std::min(kSteps, runner.limits().max_model_len);
   std::vector<double> seconds;
   const double began = clock_seconds(CLOCK_MONOTONIC);
   double before = began;
@@ -242,17 +242,17 @@ double time_in_turn(Runner& runner, bool waits) {
     StepSpan span{.sequence = *slot, .ids = {}, .logit_rows = {&row, 1}, .newest = i > 0};
     if (i == 0) span.ids = {&first, 1};
     if (!runner.begin({&span, 1}).ok()) break;
-    if (runner.draws_outstanding()) std::ignore = runner.finish();
-    runner.commit(*slot, 1);
-    const SampleRow draw = sample_row({.temperature = 0}, 0, runner.position(*slot), slot->value);
-    runner.draw({&draw, 1});
-    if (waits) std::ignore = runner.finish();
+    if (runner.logits().draws_outstanding()) std::ignore = runner.logits().finish();
+    runner.sequences().commit(*slot, 1);
+    const SampleRow draw = sample_row({.temperature = 0}, 0, runner.sequences().position(*slot), slot->value);
+    runner.logits().draw({&draw, 1});
+    if (waits) std::ignore = runner.logits().finish();
     const double now = clock_seconds(CLOCK_MONOTONIC);
     if (i > 1) seconds.push_back(now - before);
     before = now;
   }
-  if (runner.draws_outstanding()) std::ignore = runner.finish();
-  runner.close(*slot);
+  if (runner.logits().draws_outstanding()) std::ignore = runner.logits().finish();
+  runner.sequences().close(*slot);
   std::ranges::sort(seconds);
   return seconds.empty() ? 0 : seconds[seconds.size() / 2];
 }

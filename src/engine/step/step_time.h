@@ -12,7 +12,7 @@
 namespace sluice {
 
 struct StepTime {
-  int rows = 0;        // a multiple of kStepRowsUnit between kFewestStepRows and runner.step_rows()
+  int rows = 0;        // a multiple of kStepRowsUnit between kFewestStepRows and runner.limits().step_rows
   double seconds = 0;  // about the time of such a step
 };
 
@@ -22,13 +22,9 @@ inline constexpr int kStepRowsUnit = 32, kFewestStepRows = 64;
 // for one that needs the bound. Changes no result, only how long later steps take.
 Result<StepTime> measure_step(Runner& runner);
 
-struct DraftTimes {
-  std::vector<double> rows;  // [rows - 1]: of a step of `rows` rows of one sequence, each with a draw
-  double draft = 0;          // seconds per token that the model drafts; 0 if it drafts none
-};
-// Measures the times for the scheduler's choice of drafts (sched/drafts/drafts.h), for a few numbers of rows. It takes
-// at most half a second, as a program that answers one prompt pays for it, too. Short steps are measured several times,
-// as all later answers depend on them.
+// Measures the times, except for DraftTimes::wait, for the scheduler's choice of drafts (sched/drafts/drafts.h), for a
+// few numbers of rows. It takes at most half a second, as a program that answers one prompt pays for it, too. Short
+// steps are measured several times, as all later answers depend on them.
 DraftTimes measure_draft_times(Runner& runner);
 
 // Returns the seconds of `times` steps of one row of a throw-away sequence, after one that is not counted. Empty if it

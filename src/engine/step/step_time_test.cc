@@ -55,12 +55,12 @@ TEST(StepTime, LeavesTheRunnerAsItWas) {
   options.model.max_model_len = 40;  // fewer than a pass has rows
   options.cache.kv_cache_memory = 64 << 20;
   const auto runner = Runner::create(std::make_unique<FakeModel>(), nullptr, options).value();
-  EXPECT_EQ(runner->step_rows(), kMostStepRows);
+  EXPECT_EQ(runner->limits().step_rows, kMostStepRows);
   const auto step = measure_step(*runner);
   ASSERT_TRUE(step.ok()) << step.status().message();
   EXPECT_EQ(step.value().rows, kMostStepRows);
-  EXPECT_EQ(runner->pools().bytes_used(), 0U);
-  EXPECT_TRUE(runner->audit().ok());
+  EXPECT_EQ(runner->cache().pools().bytes_used(), 0U);
+  EXPECT_TRUE(runner->sequences().audit().ok());
 }
 
 // A step that something else disturbed counts as one of more rows that was not, and costs a little less than that.
@@ -81,7 +81,7 @@ TEST(StepTime, FewRowsAreTimed) {
   ASSERT_EQ(table.size(), 64U);
   EXPECT_GT(table.front(), 0);
   EXPECT_TRUE(std::ranges::is_sorted(table));
-  EXPECT_EQ(runner->pools().bytes_used(), 0U);
+  EXPECT_EQ(runner->cache().pools().bytes_used(), 0U);
 }
 
 // Slow steps are timed once, and the measurement ends though all of them take less than half a second.
@@ -143,7 +143,7 @@ TEST(StepTime, AWaitIsTimedInStepsThatFollowEachOther) {
   const auto runner = Runner::create(std::make_unique<FakeModel>(settings), nullptr, options).value();
   EXPECT_GE(measure_wait(*runner), 0);
   EXPECT_GE(steps, 2 * 6);
-  EXPECT_EQ(runner->pools().bytes_used(), 0U);
+  EXPECT_EQ(runner->cache().pools().bytes_used(), 0U);
 }
 
 TEST(StepTime, WhatADraftOfTheModelTakes) {
@@ -159,7 +159,7 @@ TEST(StepTime, WhatADraftOfTheModelTakes) {
     const double draft = measure_draft_times(*runner).draft;
     EXPECT_GE(draft, drafts ? 0.9 * kDraft : 0);
     EXPECT_LE(draft, drafts ? 3 * kDraft : 0);
-    EXPECT_EQ(runner->pools().bytes_used(), 0U);
+    EXPECT_EQ(runner->cache().pools().bytes_used(), 0U);
   }
 }
 

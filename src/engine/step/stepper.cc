@@ -23,30 +23,31 @@ struct PreemptionCosts {
 PreemptionCosts measure_costs(Runner& runner, const EngineSetup& options) {
   if (options.cache.swap_space == 0) return {};
   constexpr double kMemoryBytesPerSecond = 4e9, kDiskBytesPerSecond = 4e8;
-  const int rows = std::min({64, resolve_step_rows(options, runner.step_rows()), runner.max_model_len()});
+  const int rows = std::min({64, resolve_step_rows(options, runner.limits().step_rows), runner.limits().max_model_len});
   const std::vector<TokenId> ids(static_cast<std::size_t>(rows), 0);
-  const Result<StateSlot> slot = runner.open();
+  const Result<StateSlot> slot = runner.sequences().open();
   if (!slot.ok()) return {};
   const StepSpan span{.sequence = *slot, .ids = ids, .logit_rows = {}};
   const auto start = std::chrono::steady_clock::now();
   const Status status = runner.run_step({&span, 1});
-  runner.wait();
+  runner.exec().device->wait();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  runner.close(*slot);
+  runner.sequences().close(*slot);
   if (!status.ok()) return {};
   const double speed = options.cache.swap_dir.empty() ? kMemoryBytesPerSecond : kDiskBytesPerSecond;
-  return {.row = seconds / rows, .page = static_cast<double>(runner.pools().layout().latent_page_bytes()) / speed};
+  return {.row = seconds / rows,
+          .page = static_cast<double>(runner.cache().pools().layout().latent_page_bytes()) / speed};
 }
 
 constexpr int kSelfTestPages = 1;  // pages of either pool kept back for the self-test (cache/memory_plan.h)
 
 SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
-  const CachePools& pools = runner.pools();
+  const CachePools& pools = runner.cache().pools();
   const PreemptionCosts costs = measure_costs(runner, options);
   SchedulerLimits limits;
-  limits.max_batched_tokens = resolve_step_rows(options, runner.step_rows());
+  limits.max_batched_tokens = resolve_step_rows(options, runner.limits().step_rows);
   limits.max_seqs = std::min(pools.plan().sequences, options.scheduler.max_num_seqs);
-  limits.max_model_len = runner.max_model_len();
+  limits.max_model_len = runner.limits().max_model_len;
   limits.latent_pages = std::max(0, pools.latents().free() - kSelfTestPages);
   limits.window_pages = std::max(0, pools.windows().total() - kSelfTestPages);
   limits.geometry = pools.geometry();
@@ -58,10 +59,10 @@ SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
   limits.swap_cost_per_page = costs.page;
   limits.drafts = {.most = most_drafts(options),
                    .adaptive = options.speculation.speculative_adaptive,
-                   .step_seconds = runner.row_seconds()};
-  limits.drafts.seconds[static_cast<std::size_t>(DraftSource::kMtp)] = runner.draft_seconds();
-  if (waits_where_drafts_pay(options, runner.computes_later())) {
-    limits.drafts.wait = runner.wait_seconds();
+                   .step_seconds = runner.draft_times().rows};
+  limits.drafts.seconds[static_cast<std::size_t>(DraftSource::kMtp)] = runner.draft_times().draft;
+  if (waits_where_drafts_pay(options, computes_later(runner.exec()))) {
+    limits.drafts.wait = runner.draft_times().wait;
     for (double& seconds : limits.drafts.step_seconds) seconds = std::max(seconds / 8, seconds - limits.drafts.wait);
   }
   return limits;
@@ -72,8 +73,8 @@ SchedulerLimits limits_of(Runner& runner, const EngineSetup& options) {
 Stepper::Stepper(Runner* runner, const EngineSetup& options)
     : runner_(runner),
       force_preempt_every_(options.testing.force_preempt_every),
-      waits_(waits_where_drafts_pay(options, runner->computes_later())),
-      most_drafts_(std::min(most_drafts(options), runner->pools().plan().open_states - 2)),
+      waits_(waits_where_drafts_pay(options, computes_later(runner->exec()))),
+      most_drafts_(std::min(most_drafts(options), runner->cache().pools().plan().open_states - 2)),
       model_drafts_(options.speculation.speculative != Speculative::kNgram && runner->model().drafts()),
       copies_drafts_(options.speculation.speculative != Speculative::kMtp),
       scheduler_(limits_of(*runner, options)),
@@ -112,11 +113,11 @@ SequenceId Stepper::add(NewSequence given) {
               .priority = options.priority};
   s.answer = given.answer;
   s.logprobs = std::move(given.logprobs);
-  s.chain = std::make_unique<BlockChain>(runner_->root(options.cache_salt));
+  s.chain = std::make_unique<BlockChain>(runner_->cache().root(options.cache_salt));
   s.chain->set_kept_blocks(
-      blocks_to_keep(runner_->prefix_cache().retention(), s.counts.prompt_tokens, options.message_starts));
+      blocks_to_keep(runner_->cache().prefix_cache().retention(), s.counts.prompt_tokens, options.message_starts));
   s.count = std::make_shared<PromptCount>();
-  if (runner_->prefix_cache().enabled()) s.chain->extend(s.tokens);
+  if (runner_->cache().prefix_cache().enabled()) s.chain->extend(s.tokens);
   const SequenceId id = enter(std::move(s));
   record_arrival(sequence(id), nullptr);
   for (const Position start : sequence(id).options->message_starts)
@@ -152,7 +153,7 @@ SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
     return {};
   }
   const LiveSequence& parent = sequence(parent_id);
-  const Result<StateSlot> slot = runner_->fork(parent.slot);
+  const Result<StateSlot> slot = runner_->sequences().fork(parent.slot);
   SLUICE_CHECK(slot.ok(), "the scheduler runs no more sequences than there are states");
   s.alive = true;
   s.cached_tokens = parent.cached_tokens;
@@ -163,7 +164,8 @@ SequenceId Stepper::fork(SequenceId parent_id, const SequenceAnswer& answer) {
   s.slot = *slot;
   s.number = number(id);
   s.reached = parent.reached;
-  record(StepItem::Kind::kFork, s, static_cast<int>(parent.number), runner_->position(s.slot), answer.choice);
+  record(StepItem::Kind::kFork, s, static_cast<int>(parent.number), runner_->sequences().position(s.slot),
+         answer.choice);
   sequence(id) = std::move(s);
   return id;
 }
@@ -173,14 +175,14 @@ void Stepper::end(SequenceId id) {
   SLUICE_CHECK(s.alive, "a sequence was ended twice");
   leave_step(s);
   std::replace(drawn_.begin(), drawn_.end(), id, SequenceId());
-  const bool delivers_all = runner_->prefix_cache().fault() == Fault::kTokenAfterEnd;
+  const bool delivers_all = runner_->cache().prefix_cache().fault() == Fault::kTokenAfterEnd;
   for (DrawnToken& token : taken_) {
     if (token.id == id && !delivers_all) token.id = {};
   }
   std::replace(failed_.begin(), failed_.end(), id, SequenceId());
   if (!s.complete) scheduler_.end(id);
-  if (s.slot) leave(s, runner_->prefix_cache().retention().finished);
-  if (s.swapped) runner_->swap_space().drop(s.swapped);
+  if (s.slot) leave(s, runner_->cache().prefix_cache().retention().finished);
+  if (s.swapped) runner_->cache().swap_space().drop(s.swapped);
   record(StepItem::Kind::kEnd, s, s.generated(), 0, 0, step_began_ns_ < 0 ? StepItem::kBetween : 0);
   sequences_.release(id);
 }
@@ -197,7 +199,7 @@ void Stepper::append(SequenceId id, TokenId token) {
   s.tokens.push_back(token);
   if (s.predicted_next >= 0 && !s.complete) scheduler_.record_prediction(id, s.predicted_by, token == s.predicted_next);
   s.predicted_next = -1;
-  if (s.tokens.size() % static_cast<std::size_t>(kBlockTokens) == 0 && runner_->prefix_cache().enabled()) {
+  if (s.tokens.size() % static_cast<std::size_t>(kBlockTokens) == 0 && runner_->cache().prefix_cache().enabled()) {
     s.chain->extend(s.tokens);
     if (recorder_ != nullptr) record_blocks(s, s.chain->blocks() - 1);
   }
@@ -252,10 +254,11 @@ void Stepper::commit() {
 void Stepper::keep_rows(std::size_t span, int rows) {
   LiveSequence& s = sequence(step_ids_[span]);
   if (exports(s)) export_rows(s, span, rows);
-  runner_->commit(s.slot, rows, step_spans_[span].chain);
+  runner_->sequences().commit(s.slot, rows, step_spans_[span].chain);
   s.span = -1;
   step_ids_[span] = {};
-  if (s.expected_begin < s.expected_end) forget_expected_before(s, runner_->position(s.slot) / kBlockTokens);
+  if (s.expected_begin < s.expected_end)
+    forget_expected_before(s, runner_->sequences().position(s.slot) / kBlockTokens);
 }
 
 // The rows of the sequence in the step that was begun are dropped, except drafts that have become its tokens.
@@ -282,20 +285,20 @@ void Stepper::draw(SequenceId id, std::size_t row, const SamplingParams& samplin
 void Stepper::send() {
   if (drawn_.empty()) return;
   make_masks();
-  runner_->draw(draw_rows_);
+  runner_->logits().draw(draw_rows_);
   draw_rows_.clear();
   for (const SequenceId id : drawn_) {
     if (!id) continue;  // the sequence has ended
     LiveSequence& s = sequence(id);
     if (s.span >= 0 || s.generated() + 1 < s.counts.max_tokens) continue;
     scheduler_.end(id);
-    leave(s, runner_->prefix_cache().retention().finished);
+    leave(s, runner_->cache().prefix_cache().retention().finished);
     s.complete = true;
   }
 }
 
 std::span<const DrawnToken> Stepper::take() {
-  const std::span<const SampledRow> rows = runner_->finish();
+  const std::span<const SampledRow> rows = runner_->logits().finish();
   taken_.clear();
   for (std::size_t i = 0; i < rows.size();) {
     const SequenceId id = drawn_[i];
@@ -349,7 +352,8 @@ void Stepper::build_spans() {
   for (const Span& span : plan_.spans) {
     LiveSequence& s = sequence(span.sequence);
     if (!s.slot) continue;  // its state was lost while it was swapped in
-    SLUICE_CHECK(runner_->position(s.slot) == span.first_position, "a sequence is where the scheduler thinks it is");
+    SLUICE_CHECK(runner_->sequences().position(s.slot) == span.first_position,
+                 "a sequence is where the scheduler thinks it is");
     s.span = static_cast<int>(step_spans_.size());
     s.source = span.source;
     step_ids_.push_back(span.sequence);
@@ -365,7 +369,7 @@ void Stepper::build_spans() {
                                                               static_cast<std::size_t>(known_rows - newest)),
                            .logit_rows = logit_rows_of(span),
                            .keep = true,
-                           .chain = runner_->prefix_cache().enabled() ? s.chain.get() : nullptr,
+                           .chain = runner_->cache().prefix_cache().enabled() ? s.chain.get() : nullptr,
                            .newest = newest,
                            .scores = scores_of(span),
                            .options = s.options.get()});
@@ -386,38 +390,38 @@ std::span<const int> Stepper::logit_rows_of(const Span& span) {
 // The sequence gives back its pages.
 void Stepper::leave(LiveSequence& s, bool keep_boundary) {
   forget_expected_before(s, s.expected_end);
-  runner_->close(std::exchange(s.slot, {}), keep_boundary ? s.chain.get() : nullptr);
+  runner_->sequences().close(std::exchange(s.slot, {}), keep_boundary ? s.chain.get() : nullptr);
 }
 
 // Tells the prefix cache which blocks an admitted sequence is about to compute.
 void Stepper::expect_blocks(LiveSequence& s) {
-  if (!runner_->prefix_cache().enabled()) return;
+  if (!runner_->cache().prefix_cache().enabled()) return;
   s.expected_begin = (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens;
   s.expected_end = std::max(s.expected_begin, s.chain->blocks());
-  runner_->prefix_cache().expect(*s.chain, s.expected_begin, s.expected_end);
+  runner_->cache().prefix_cache().expect(*s.chain, s.expected_begin, s.expected_end);
 }
 
 // Looked up again, now that what this plan admits is expected: the cache remembers the place to resume at.
 void Stepper::wait_for_blocks(LiveSequence& s) {
-  s.hit = runner_->prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()), most_resume(s));
+  s.hit = runner_->cache().prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()), most_resume(s));
   if (!std::exchange(s.waited, true)) ++counters_.cache.shared_waits;
 }
 
 void Stepper::forget_expected_before(LiveSequence& s, int block) {
   const int end = std::min(block, s.expected_end);
   if (end <= s.expected_begin) return;
-  runner_->prefix_cache().forget_expected(*s.chain, s.expected_begin, end);
+  runner_->cache().prefix_cache().forget_expected(*s.chain, s.expected_begin, end);
   s.expected_begin = end;
 }
 
 int Stepper::free_latent_pages() const {
-  return std::max(0, runner_->pools().latents().free() - kSelfTestPages);
+  return std::max(0, runner_->cache().pools().latents().free() - kSelfTestPages);
 }
 
 void Stepper::gather_facts() {
   offer_drafts();
   facts_.free_latent_pages = free_latent_pages();
-  facts_.swap_bytes = runner_->swap_space().bytes_total() - runner_->swap_space().bytes_used();
+  facts_.swap_bytes = runner_->cache().swap_space().bytes_total() - runner_->cache().swap_space().bytes_used();
   gather(
       &scheduler_, &facts_, [this](SequenceId id) { return look_up(id); },
       [this](SequenceId id) { return leaver(id); });
@@ -426,21 +430,21 @@ void Stepper::gather_facts() {
 PrefixLookup Stepper::look_up(SequenceId id) {
   LiveSequence& s = sequence(id);
   s.hit = {};
-  if (!runner_->prefix_cache().enabled()) return {.sequence = id, .hit = {}};
+  if (!runner_->cache().prefix_cache().enabled()) return {.sequence = id, .hit = {}};
   if (!s.swapped) {
-    s.hit = runner_->prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()), most_resume(s));
+    s.hit = runner_->cache().prefix_cache().lookup(*s.chain, static_cast<Position>(s.tokens.size()), most_resume(s));
   }
   return {.sequence = id, .hit = s.hit, .next_block = next_block(s)};
 }
 
 std::uint64_t Stepper::next_block(const LiveSequence& s) const {
   int block = (s.swapped ? s.swapped_position : s.hit.shared) / kBlockTokens;
-  while (s.swapped && block < s.chain->blocks() && runner_->pools().latents().find((*s.chain)[block])) ++block;
+  while (s.swapped && block < s.chain->blocks() && runner_->cache().pools().latents().find((*s.chain)[block])) ++block;
   return block < s.chain->blocks() ? (*s.chain)[block].word() : 0;
 }
 
 Leaver Stepper::leaver(SequenceId id) const {
-  const SequenceState& state = runner_->state(sequence(id).slot);
+  const SequenceState& state = runner_->sequences().state(sequence(id).slot);
   return {.sequence = id, .latent_pages = state.exclusive_latent_pages(), .image_bytes = state.saved_bytes()};
 }
 

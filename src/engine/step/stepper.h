@@ -4,7 +4,8 @@
 //   id = stepper.add({...});                              waits
 //   BegunStep begun = stepper.begin();                    plans and computes; the objects of step_in_flight.h go on
 //   Result<ComputedStep> step = std::move(begun).commit();
-//   for (i < step->sampled().size())               row i of runner.logits() chooses the next token of sampled()[i]:
+//   for (i < step->sampled().size())               row i of runner.logits().all() chooses the next token of
+//   sampled()[i]:
 //     stepper.append(sampled()[i], token), or stepper.end(sampled()[i], ...) when that was its last
 //   std::move(*step).end();                        or: draw() for each, send(), take(), append() or end(), end()
 // A span with drafts (docs/speculation.md) has a row of logits for its newest token and for each draft, and a token is
@@ -82,9 +83,9 @@ class Stepper final {
   // returns their number; -1 leaves that sequence to the other sources.
   using Drafter = std::function<int(SequenceId, std::span<TokenId>)>;
   void draft_by(Drafter drafter) { drafter_ = std::move(drafter); }
-  bool outstanding() const { return runner_->draws_outstanding(); }  // a send() without its take()
-  std::span<const SequenceId> failed() const { return failed_; }     // false: ended since
-  const StepPlan& plan() const { return plan_; }                     // the plan of the last step
+  bool outstanding() const { return runner_->logits().draws_outstanding(); }  // a send() without its take()
+  std::span<const SequenceId> failed() const { return failed_; }              // false: ended since
+  const StepPlan& plan() const { return plan_; }                              // the plan of the last step
 
   // True if only paused sequences are left; tokens may still be on their way.
   bool idle() const { return counts().idle(); }
@@ -136,7 +137,7 @@ class Stepper final {
   void make_masks();
   void mask(const Masked& masked);
   Status mask_row(const LiveSequence& s, std::span<std::uint32_t> allowed, SampleRow* row) const;
-  std::size_t mask_words() const { return (runner_->vocab_size() + 31) / 32; }
+  std::size_t mask_words() const { return (runner_->limits().vocab_size + 31) / 32; }
   void leave_step(LiveSequence& s);
   int appended_rows(const LiveSequence& s) const;
   void keep_rows(std::size_t span, int rows);

@@ -160,7 +160,7 @@ void Stepper::commit_drafts() {
 
 // Returns how many rows of a span with drafts belong to tokens of the sequence. The newest token has no row.
 int Stepper::appended_rows(const LiveSequence& s) const {
-  return static_cast<int>(s.tokens.size()) - 1 - runner_->position(s.slot);
+  return static_cast<int>(s.tokens.size()) - 1 - runner_->sequences().position(s.slot);
 }
 
 }  // namespace sluice

@@ -46,8 +46,7 @@ class Ahead {
                     .value()) {
     std::vector<double> seconds;
     for (int rows = 0; rows < 64; ++rows) seconds.push_back(1 + cost.wait + cost.row * rows);
-    runner_->set_row_seconds(std::move(seconds));
-    runner_->set_wait_seconds(cost.wait);
+    runner_->draft_times() = {.rows = std::move(seconds), .wait = cost.wait};
     stepper_ = std::make_unique<Stepper>(runner_.get(), waits_where_it_pays());
     for (int i = 0; i < sequences; ++i) {
       NewSequence given;

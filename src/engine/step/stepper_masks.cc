@@ -28,7 +28,7 @@ void Stepper::gather_masked() {
     i += rows;
   }
   masks_.resize(masks * mask_words());
-  biases_.resize(biases * runner_->vocab_size());
+  biases_.resize(biases * runner_->limits().vocab_size);
 }
 
 // In parallel, unless a device may be using the threads.
@@ -61,8 +61,8 @@ void Stepper::mask(const Masked& masked) {
     }
     row.allowed = status.ok() ? allowed.data() : nullptr;
     if (row.bias != nullptr && masked.rows > 1) {  // the next row has another bias
-      float* kept = biases_.data() + (masked.bias + j) * runner_->vocab_size();
-      std::copy_n(row.bias, runner_->vocab_size(), kept);
+      float* kept = biases_.data() + (masked.bias + j) * runner_->limits().vocab_size;
+      std::copy_n(row.bias, runner_->limits().vocab_size, kept);
       row.bias = kept;
     }
     if (j == drafts.size() || !status.ok()) break;
@@ -83,11 +83,12 @@ Status Stepper::mask_row(const LiveSequence& s, std::span<std::uint32_t> allowed
   if (answer.constraint != nullptr) {
     SLUICE_RETURN_IF_ERROR(answer.constraint->allowed(allowed));
   } else {
-    RuledTokens::allow_all(allowed, runner_->vocab_size());
+    RuledTokens::allow_all(allowed, runner_->limits().vocab_size);
   }
   if (answer.ruled == nullptr) return {};
-  const std::span<const float> logits =
-      answer.ruled->needs_logits() ? runner_->logits(static_cast<std::size_t>(row->row)) : std::span<const float>();
+  const std::span<const float> logits = answer.ruled->needs_logits()
+                                            ? runner_->logits().row(static_cast<std::size_t>(row->row))
+                                            : std::span<const float>();
   SLUICE_RETURN_IF_ERROR(answer.ruled->apply(s.tokens, s.counts.prompt_tokens, logits, allowed));
   row->bias = answer.ruled->bias();
   return {};

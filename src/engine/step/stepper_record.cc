@@ -108,7 +108,7 @@ void Stepper::record_span(const Span& span) {
 
 void Stepper::close_record() {
   if (recorder_ == nullptr || step_began_ns_ < 0) return;
-  const CachePools& pools = runner_->pools();
+  const CachePools& pools = runner_->cache().pools();
   StepRecord counts;
   counts.begin_ns = std::exchange(step_began_ns_, -1);
   counts.end_ns = StepRecorder::now_ns();
@@ -120,12 +120,12 @@ void Stepper::close_record() {
   counts.window_used = pools.windows().used();
   counts.window_cached = pools.windows().cached();
   counts.slots_used = pools.slots().used();
-  counts.swap_bytes = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
+  counts.swap_bytes = static_cast<std::int64_t>(runner_->cache().swap_space().bytes_used());
   recorder_->close(counts);
 }
 
 void Stepper::fill(EngineStats* stats) const {
-  const CachePools& pools = runner_->pools();
+  const CachePools& pools = runner_->cache().pools();
   *stats = counters_;
   stats->running = scheduler_.running();
   stats->waiting = scheduler_.waiting();
@@ -133,8 +133,8 @@ void Stepper::fill(EngineStats* stats) const {
   stats->waiting_for = scheduler_.waiting_for();
   stats->cache_bytes_total = static_cast<std::int64_t>(pools.bytes_total());
   stats->cache_bytes_used = static_cast<std::int64_t>(pools.bytes_used());
-  stats->swap_bytes_total = static_cast<std::int64_t>(runner_->swap_space().bytes_total());
-  stats->swap_bytes_used = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
+  stats->swap_bytes_total = static_cast<std::int64_t>(runner_->cache().swap_space().bytes_total());
+  stats->swap_bytes_used = static_cast<std::int64_t>(runner_->cache().swap_space().bytes_used());
   CacheStats& cache = stats->cache;
   cache.inserted_blocks = pools.latents().inserted_count();
   cache.evicted_blocks = pools.latents().evicted_count();
@@ -158,7 +158,7 @@ SequenceSnapshot Stepper::snapshot(const LiveSequence& s, SequenceId id) const {
   snapshot.tokens = static_cast<int>(s.tokens.size());
   snapshot.cached_tokens = s.cached_tokens;
   if (s.slot) {
-    const SequenceState& state = runner_->state(s.slot);
+    const SequenceState& state = runner_->sequences().state(s.slot);
     snapshot.computed = state.position();
     snapshot.state = snapshot.computed < snapshot.prompt_tokens ? SequenceSnapshot::State::kPrompt
                                                                 : SequenceSnapshot::State::kDecoding;
@@ -174,7 +174,7 @@ SequenceSnapshot Stepper::snapshot(const LiveSequence& s, SequenceId id) const {
 }
 
 EngineSnapshot Stepper::snapshot() const {
-  const CachePools& pools = runner_->pools();
+  const CachePools& pools = runner_->cache().pools();
   const SchedulerLimits& limits = scheduler_.limits();
   EngineSnapshot snapshot;
   snapshot.now_ns = StepRecorder::now_ns();
@@ -187,8 +187,8 @@ EngineSnapshot Stepper::snapshot() const {
   snapshot.slots = pools.slots().total();
   snapshot.slots_used = pools.slots().used();
   snapshot.slot_bytes = static_cast<std::int64_t>(pools.layout().open_bytes()) * pools.plan().open_states;
-  snapshot.swap_bytes = static_cast<std::int64_t>(runner_->swap_space().bytes_total());
-  snapshot.swap_bytes_used = static_cast<std::int64_t>(runner_->swap_space().bytes_used());
+  snapshot.swap_bytes = static_cast<std::int64_t>(runner_->cache().swap_space().bytes_total());
+  snapshot.swap_bytes_used = static_cast<std::int64_t>(runner_->cache().swap_space().bytes_used());
   for (std::size_t i = 0; i < sequences_.entries().size(); ++i) {
     const LiveSequence& s = sequences_.entries()[i];
     if (s.alive && s.slot) snapshot.sequences.push_back(this->snapshot(s, SequenceId(static_cast<std::int32_t>(i))));

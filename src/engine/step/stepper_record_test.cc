@@ -190,7 +190,7 @@ class RecordedSchedule {
 
   void compare_counts(const StepRecord& record, const EngineStats& before, const EngineStats& planned) {
     const EngineStats now = stage_.stats();
-    const CachePools& pools = stage_.runner().pools();
+    const CachePools& pools = stage_.runner().cache().pools();
     EXPECT_EQ(record.latent_used, pools.latents().used());
     EXPECT_EQ(record.latent_cached, pools.latents().cached());
     EXPECT_EQ(record.window_used, pools.windows().used());
@@ -288,7 +288,7 @@ TEST(StepperRecordTest, ASnapshotSaysWhoRunsAndWhyOthersWait) {
   EXPECT_EQ(snapshot.sequences[0].latent_pages.size(), 2U);
   EXPECT_EQ(snapshot.sequences[1].reason, WaitReason::kPlaces);
   EXPECT_EQ(snapshot.sequences[2].reason, WaitReason::kPriority);
-  const CachePools& pools = stage.runner().pools();
+  const CachePools& pools = stage.runner().cache().pools();
   EXPECT_EQ(snapshot.latents.pages, pools.latents().total());
   EXPECT_EQ(snapshot.latents.used, 2);
   ASSERT_GE(snapshot.latents.cells.size(), 3U);
@@ -308,7 +308,7 @@ TEST(StepperRecordTest, ASnapshotAndTheCountersSayWhatIsHeldCachedAndEvicted) {
   EngineSetup options = small_options();
   options.cache.kv_cache_memory = 40 << 10;
   Stage stage(options);
-  for (unsigned i = 0; stage.runner().pools().latents().evicted_count() < 3; ++i) {
+  for (unsigned i = 0; stage.runner().cache().pools().latents().evicted_count() < 3; ++i) {
     ASSERT_LT(i, 500U) << "nothing is evicted";
     stage.add(std::to_string(i), random_tokens(260, 10 + i), 1);
     stage.run();
@@ -317,7 +317,7 @@ TEST(StepperRecordTest, ASnapshotAndTheCountersSayWhatIsHeldCachedAndEvicted) {
   stage.add("runs", random_tokens(30, 3), 30);
   for (int i = 0; i < 3; ++i) stage.step();
   stage.stepper().set_paused(paused, true);
-  const CachePools& pools = stage.runner().pools();
+  const CachePools& pools = stage.runner().cache().pools();
   const EngineSnapshot snapshot = stage.stepper().snapshot();
   EXPECT_GT(snapshot.latents.cached, 0);
   expect_pool(pools.latents(), snapshot.latents);

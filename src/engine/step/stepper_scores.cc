@@ -37,12 +37,12 @@ std::span<const ScoreRequest> Stepper::scores_of(const Span& span) {
 
 // Takes the scores of the step that was begun. They depend on nothing that may still happen to the step.
 void Stepper::take_scores() {
-  std::span<RowScore> scores = runner_->scores();
+  std::span<RowScore> scores = runner_->results().scores();
   for (std::size_t i = 0; i < step_spans_.size() && !scores.empty(); ++i) {
     const std::size_t count = step_spans_[i].scores.size();
     if (count == 0) continue;
     LiveSequence& s = sequence(step_ids_[i]);
-    SLUICE_CHECK(runner_->position(s.slot) + step_spans_[i].scores.front().row + 1 == unscored(s),
+    SLUICE_CHECK(runner_->sequences().position(s.slot) + step_spans_[i].scores.front().row + 1 == unscored(s),
                  "a prompt's tokens are judged in their order, each once");
     for (RowScore& score : scores.first(count)) {
       PromptLogprob& token = s.logprobs->tokens.emplace_back();
@@ -62,7 +62,7 @@ void Stepper::take_scores() {
 void Stepper::export_rows(LiveSequence& s, std::size_t span, int rows) {
   std::size_t row = 0;
   for (std::size_t i = 0; i < span; ++i) row += static_cast<std::size_t>(step_spans_[i].rows());
-  const Position first = runner_->position(s.slot);
+  const Position first = runner_->sequences().position(s.slot);
   ExportedRows& to = s.rows;
   for (Position p = first; p < first + rows; ++p, ++row) {
     if (p < s.exported) continue;
@@ -70,7 +70,7 @@ void Stepper::export_rows(LiveSequence& s, std::size_t span, int rows) {
     ++s.exported;
     ++to.rows;
     to.expert_layers.clear();
-    for (const ExportedLayer& layer : runner_->exported_experts()) {
+    for (const ExportedLayer& layer : runner_->results().exported_experts()) {
       if (!s.options->return_routed_experts) break;
       const auto width = static_cast<std::size_t>(layer.width);
       to.slots = layer.width;
@@ -80,7 +80,7 @@ void Stepper::export_rows(LiveSequence& s, std::size_t span, int rows) {
       }
     }
     to.entry_layers.clear();
-    for (const ExportedLayer& layer : runner_->exported_entries()) {
+    for (const ExportedLayer& layer : runner_->results().exported_entries()) {
       if (!s.options->return_sparse_indices) break;
       to.entry_layers.push_back(layer.layer);
       to.tokens_per_entry = layer.tokens_per_row;

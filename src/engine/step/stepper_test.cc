@@ -72,7 +72,7 @@ TEST(StepperTest, AMiddlePieceOfAPromptSamplesNothing) {
   for (const int first : {0, 64}) {
     EXPECT_THAT(stage.step(), UnorderedElementsAre(Pair("a", Pair(first, 64))));
     EXPECT_TRUE(stage.sampled().empty());
-    EXPECT_TRUE(stage.runner().logits().empty());
+    EXPECT_TRUE(stage.runner().logits().all().empty());
     EXPECT_TRUE(stage.answer("a").empty());
   }
   EXPECT_THAT(stage.step(), UnorderedElementsAre(Pair("a", Pair(128, 32))));
@@ -157,7 +157,7 @@ TEST(StepperTest, PreemptionLosesNoToken) {
 TEST(StepperTest, ADecodeWithoutAPagePreemptsTheLaterOne) {
   EngineSetup options = small_options();
   options.cache.enable_prefix_caching = false;
-  const int pages = Stage(options).runner().pools().latents().total() - 1;
+  const int pages = Stage(options).runner().cache().pools().latents().total() - 1;
   options.testing.hidden_latent_pages = pages - 3;  // one is left free by admissions, the watermark
   Stage stage(options);
   const auto a = random_tokens(120, 1), b = random_tokens(60, 2);
@@ -211,7 +211,7 @@ TEST(StepperTest, TheAuditLooksAtThePages) {
   Stage stage;
   stage.add("a", random_tokens(100, 1), 3);
   stage.step();
-  auto& pools = const_cast<CachePools&>(stage.runner().pools());
+  CachePools& pools = stage.runner().cache().pools();
   const PagePoolDamage latents{&pools.latents().untyped()}, windows{&pools.windows().untyped()};
   latents.set_owners(0, 2);
   EXPECT_THAT(stage.stepper().audit().message(), HasSubstr("audit: latent page 0 has 1 owners but its count says 2"));
@@ -228,9 +228,9 @@ TEST(StepperTest, TheAuditLooksAtTheExpectedBlocks) {
   const auto prompt = random_tokens(300, 1);
   stage.add("a", prompt, 3);
   stage.step();
-  PrefixCache& cache = stage.runner().prefix_cache();
+  PrefixCache& cache = stage.runner().cache().prefix_cache();
   EXPECT_EQ(cache.expected_blocks(), 2U);
-  BlockChain chain(stage.runner().root("")), other = chain;
+  BlockChain chain(stage.runner().cache().root("")), other = chain;
   chain.extend(prompt);
   other.extend(random_tokens(300, 2));
   cache.expect(other, 0, 1);
@@ -253,7 +253,7 @@ TEST(StepperTest, NobodyWaitsForWhatIsSwappedOut) {
   for (const char* name : {"first", "second", "third"}) stage.add(name, prompt, 3);
   stage.run(200);
   EXPECT_GT(stage.stats().preemptions_swap, 0U);
-  EXPECT_EQ(stage.runner().prefix_cache().expected_blocks(), 0U);
+  EXPECT_EQ(stage.runner().cache().prefix_cache().expected_blocks(), 0U);
   for (const char* name : {"first", "second", "third"}) EXPECT_EQ(stage.answer(name), greedy_alone(prompt, 3)) << name;
 }
 
@@ -263,7 +263,7 @@ TEST(StepperTest, TheAuditLooksAtTheSwapSpace) {
   Stage stage(options);
   stage.add("a", random_tokens(100, 1), 3);
   stage.step();
-  SwapSpace& space = stage.runner().swap_space();
+  SwapSpace& space = stage.runner().cache().swap_space();
   const SwapHandle stray = space.store(std::vector<std::byte>(100)).value();
   EXPECT_THAT(stage.stepper().audit().message(), HasSubstr("the swap space holds 1 states, and 0 sequences"));
   space.drop(stray);

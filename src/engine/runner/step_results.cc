@@ -1,11 +1,12 @@
-// Runner: the results of a step other than logits and draws: the log-probabilities of known tokens, and the choices of
-// layers. The logits of all rows of a long span would be hundreds of megabytes, so they exist a tile at a time. Only
-// the sampler's result is kept of a row.
-// Used by cli, engine, sim, src and verify.
+// The logits of all rows of a long span would be hundreds of megabytes, so they exist a tile at a time. Only the
+// sampler's result is kept of a row.
+// Used by runner.h.
+#include "engine/runner/step_results.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "engine/runner/runner.h"
+#include "engine/runner/device_choice.h"
 #include "kernels/common/math.h"
 #include "kernels/device/isa.h"
 
@@ -37,38 +38,43 @@ std::vector<float> distribution_of(std::span<const float> logits) {
 
 }  // namespace
 
-Status Runner::plan_scores(std::span<const StepSpan> spans) {
-  wanted_scores_.clear();
+Status StepResults::begin(std::span<const StepSpan> spans, std::size_t vocab) {
+  vocab_size_ = vocab;
+  SLUICE_RETURN_IF_ERROR(plan_scores(spans));
+  plan_exports(spans);
+  return {};
+}
+
+Status StepResults::plan_scores(std::span<const StepSpan> spans) {
+  wanted_.clear();
   scores_.clear();
-  for (const StepSpan& span : spans) {
-    wanted_scores_.insert(wanted_scores_.end(), span.scores.begin(), span.scores.end());
-  }
+  for (const StepSpan& span : spans) wanted_.insert(wanted_.end(), span.scores.begin(), span.scores.end());
   exports_.on_tile = nullptr;
-  if (wanted_scores_.empty()) return {};
+  if (wanted_.empty()) return {};
   const std::size_t row_bytes = vocab_size_ * sizeof(float);
-  std::size_t rows = std::clamp<std::size_t>(kScoreBytes / row_bytes, 1, wanted_scores_.size());
+  std::size_t rows = std::clamp<std::size_t>(kScoreBytes / row_bytes, 1, wanted_.size());
   if (score_rows_limit_ > 0) rows = std::min(rows, static_cast<std::size_t>(score_rows_limit_));
-  if (rows * row_bytes > score_tile_.size()) {
-    device_->wait();
-    score_tile_ = DeviceMemory();
-    SLUICE_ASSIGN_OR_RETURN(score_tile_, device_->map(rows * row_bytes, "logits of a tile of scored rows"));
+  if (rows * row_bytes > tile_.size()) {
+    exec_.device->wait();
+    tile_ = DeviceMemory();
+    SLUICE_ASSIGN_OR_RETURN(tile_, exec_.device->map(rows * row_bytes, "logits of a tile of scored rows"));
   }
-  if (device_ != &cpu_device()) host_tile_.resize(std::max(host_tile_.size(), rows * vocab_size_));
+  if (computes_later(exec_)) host_tile_.resize(std::max(host_tile_.size(), rows * vocab_size_));
   exports_.tile_rows = static_cast<int>(rows);
-  exports_.tile = reinterpret_cast<float*>(score_tile_.data());
+  exports_.tile = reinterpret_cast<float*>(tile_.data());
   exports_.on_tile = [this](int first, int count) { score_tile(first, count); };
-  scores_.resize(wanted_scores_.size());
+  scores_.resize(wanted_.size());
   return {};
 }
 
 // There when the device is waited for.
-void Runner::fetch_ints(const std::int32_t* from, std::size_t count, std::vector<std::int32_t>* to) {
+void StepResults::fetch_ints(const std::int32_t* from, std::size_t count, std::vector<std::int32_t>* to) {
   to->resize(count);
-  device_->download({reinterpret_cast<std::byte*>(to->data()), reinterpret_cast<const std::byte*>(from),
-                     count * sizeof(std::int32_t)});
+  exec_.device->download({reinterpret_cast<std::byte*>(to->data()), reinterpret_cast<const std::byte*>(from),
+                          count * sizeof(std::int32_t)});
 }
 
-void Runner::plan_exports(std::span<const StepSpan> spans) {
+void StepResults::plan_exports(std::span<const StepSpan> spans) {
   experts_count_ = entries_count_ = 0;
   exports_.on_experts = nullptr;
   exports_.on_entries = nullptr;
@@ -102,38 +108,40 @@ void Runner::plan_exports(std::span<const StepSpan> spans) {
   }
 }
 
+const float* StepResults::tile_on_host(int rows) {
+  if (!computes_later(exec_)) return exports_.tile;
+  exec_.device->download({reinterpret_cast<std::byte*>(host_tile_.data()), tile_.data(),
+                          static_cast<std::size_t>(rows) * vocab_size_ * sizeof(float)});
+  exec_.device->wait();
+  return host_tile_.data();
+}
+
 // Scores a row by a draw in which only the one token is allowed: log-probabilities are those of the raw logits whatever
 // is allowed. It runs on the CPU, with the kernels of every draw there; a device's kernels give the same bits.
-void Runner::score_tile(int first, int rows) {
+void StepResults::score_tile(int first, int rows) {
+  const float* logits = tile_on_host(rows);
   const auto count = static_cast<std::size_t>(rows);
-  const float* logits = exports_.tile;
-  if (device_ != &cpu_device()) {
-    device_->download(
-        {reinterpret_cast<std::byte*>(host_tile_.data()), score_tile_.data(), count * vocab_size_ * sizeof(float)});
-    device_->wait();
-    logits = host_tile_.data();
-  }
   const std::size_t words = (vocab_size_ + 31) / 32;
-  score_masks_.assign(count * words, 0);
-  score_rows_.clear();
+  masks_.assign(count * words, 0);
+  rows_.clear();
   for (int i = 0; i < rows; ++i) {
-    const ScoreRequest& request = wanted_scores_[static_cast<std::size_t>(first + i)];
-    std::uint32_t* mask = &score_masks_[static_cast<std::size_t>(i) * words];
+    const ScoreRequest& request = wanted_[static_cast<std::size_t>(first + i)];
+    std::uint32_t* mask = &masks_[static_cast<std::size_t>(i) * words];
     mask[request.token / 32] = 1U << (request.token % 32);
-    score_rows_.push_back({.row = i, .temperature = 0, .top_logprobs = request.top_logprobs, .allowed = mask});
+    rows_.push_back({.row = i, .temperature = 0, .top_logprobs = request.top_logprobs, .allowed = mask});
   }
   scored_.resize(count);
   const Exec own{.pool = exec_.pool, .kernels = exec_.kernels != nullptr ? exec_.kernels : &scalar_kernels()};
   sample(own, {.rows = rows,
                .vocab = static_cast<int>(vocab_size_),
                .logits = logits,
-               .params = score_rows_.data(),
+               .params = rows_.data(),
                .out = scored_.data()});
   exec_.pool->run(rows, [&](int i, int) {
     const auto row = static_cast<std::size_t>(i);
     const std::span<const float> of_row(logits + row * vocab_size_, vocab_size_);
     const std::size_t score = static_cast<std::size_t>(first) + row;
-    const ScoreRequest& request = wanted_scores_[score];
+    const ScoreRequest& request = wanted_[score];
     scores_[score] = {scored_[row], rank_of(request.token, of_row)};
     if (request.distribution) scores_[score].distribution = distribution_of(of_row);
   });
