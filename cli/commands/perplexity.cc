@@ -49,7 +49,7 @@ Status score_targets(std::span<const TokenId> targets, Score* score) {
   for (std::size_t i = 0; i < targets.size(); ++i, ++score->scored) {
     std::vector<Prediction> predictions;
     for (Side& side : score->sides) {
-      predictions.emplace_back(side.runner->logits().row(i));
+      predictions.emplace_back(side.runner->logits().at_row(i));
       const double nll = predictions.back().negative_log_likelihood(targets[i]);
       if (!std::isfinite(nll)) return internal_error("a logit is not a finite number; the weights may be damaged");
       side.nll += nll;

@@ -88,7 +88,7 @@ Status AloneAnswers::sample(const WorkRequest& r, const SamplingParams& sampling
   const std::shared_ptr<RuledTokens> rules = ruled(r);
   const std::shared_ptr<TokenConstraint> constraint = this->constraint(r);
   if (rules == nullptr && constraint == nullptr) {
-    return sample_one(runner_.exec(), runner_.logits().row(0), sampling, position, sampled);
+    return sample_one(runner_.exec(), runner_.logits().at_row(0), sampling, position, sampled);
   }
   std::vector<std::uint32_t> allowed((runner_.limits().vocab_size + 31) / 32);
   RuledTokens::allow_all(allowed, runner_.limits().vocab_size);
@@ -98,8 +98,8 @@ Status AloneAnswers::sample(const WorkRequest& r, const SamplingParams& sampling
     }
     SLUICE_RETURN_IF_ERROR(constraint->allowed(allowed));
   }
-  if (rules != nullptr) SLUICE_RETURN_IF_ERROR(rules->apply(tokens, prompt, runner_.logits().row(0), allowed));
-  return sample_one(runner_.exec(), runner_.logits().row(0), sampling, position, sampled, allowed.data(),
+  if (rules != nullptr) SLUICE_RETURN_IF_ERROR(rules->apply(tokens, prompt, runner_.logits().at_row(0), allowed));
+  return sample_one(runner_.exec(), runner_.logits().at_row(0), sampling, position, sampled, allowed.data(),
                     rules != nullptr ? rules->bias() : nullptr);
 }
 
@@ -139,14 +139,14 @@ Status AloneAnswers::compute(const WorkRequest& r, int choice) {
       result.of_prompt.assign(runner_.results().scores().begin(), runner_.results().scores().end());
     const auto drafts = runner_.drafts(0);
     result.drafts.emplace_back(drafts.begin(), drafts.end());
-    std::ignore = runner_.logits().row(0);  // waits for all of the step
+    std::ignore = runner_.logits().at_row(0);  // waits for all of the step
     if (exports) keep_exports(next.size(), position, &result);
     runner_.sequences().commit(slot, last + 1);
     position += static_cast<Position>(next.size());
     Sampled sampled;
     status = sample(r, sampling, result.tokens, &sampled);
     if (!status.ok()) break;
-    result.digests.push_back(bit_digest(runner_.logits().row(0)));
+    result.digests.push_back(bit_digest(runner_.logits().at_row(0)));
     result.tokens.push_back(sampled.token);
     result.at_draw.push_back({sampled.logprob, 0, sampled.top});
     next.assign(1, sampled.token);

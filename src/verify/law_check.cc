@@ -113,7 +113,7 @@ Status Checker::compute_reference(int prompt) {
   SLUICE_RETURN_IF_ERROR(status);
   digests.resize(ids.size());
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    digests[static_cast<std::size_t>(rows[row])] = bit_digest(runner_.logits().row(row));
+    digests[static_cast<std::size_t>(rows[row])] = bit_digest(runner_.logits().at_row(row));
   }
   return {};
 }
@@ -336,7 +336,7 @@ std::optional<Mismatch> Checker::compare(const LawSchedule& schedule, std::size_
     for (const int i : l.logit_rows) {
       ++report_.comparisons;
       const Position p = l.first + i;
-      if (bit_digest(runner_.logits().row(row++)) != reference[static_cast<std::size_t>(p)]) {
+      if (bit_digest(runner_.logits().at_row(row++)) != reference[static_cast<std::size_t>(p)]) {
         return Mismatch{step, sequence, p};
       }
       report_.choosing_rows += p >= options_.chooses_from;

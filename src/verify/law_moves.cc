@@ -65,7 +65,7 @@ Result<std::vector<std::uint64_t>> Mover::digests(Runner& runner, std::span<cons
   std::size_t rows = 0;
   for (const StepSpan& span : spans) rows += span.logit_rows.size();
   std::vector<std::uint64_t> found;
-  for (std::size_t row = 0; row < rows; ++row) found.push_back(bit_digest(runner.logits().row(row)));
+  for (std::size_t row = 0; row < rows; ++row) found.push_back(bit_digest(runner.logits().at_row(row)));
   SLUICE_RETURN_IF_ERROR(runner.exec().device->status());
   return found;
 }

@@ -20,11 +20,11 @@ namespace sluice {
 
 class StepLogits {
  public:
-  explicit StepLogits(const Exec* exec) : exec_(*exec) {}  // which must outlive it
+  explicit StepLogits(const Exec* exec) : exec_(*exec) {}  // which must outlive this object
 
   // [rows that were asked for, vocab], in span order. Waits for them and fetches them once. Valid until the next step.
   std::span<const float> all() const;
-  std::span<const float> row(std::size_t row) const { return all().subspan(row * vocab_size_, vocab_size_); }
+  std::span<const float> at_row(std::size_t row) const { return all().subspan(row * vocab_size_, vocab_size_); }
   // Copies them to `to`, which has room for them. The copy is complete once later draws are finished.
   void fetch(std::span<float> to) const;
 

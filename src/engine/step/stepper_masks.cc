@@ -87,7 +87,7 @@ Status Stepper::mask_row(const LiveSequence& s, std::span<std::uint32_t> allowed
   }
   if (answer.ruled == nullptr) return {};
   const std::span<const float> logits = answer.ruled->needs_logits()
-                                            ? runner_->logits().row(static_cast<std::size_t>(row->row))
+                                            ? runner_->logits().at_row(static_cast<std::size_t>(row->row))
                                             : std::span<const float>();
   SLUICE_RETURN_IF_ERROR(answer.ruled->apply(s.tokens, s.counts.prompt_tokens, logits, allowed));
   row->bias = answer.ruled->bias();

@@ -111,7 +111,7 @@ class Stage {
   }
   // The token that row `row` of the logits chooses.
   void take(SequenceId id, std::size_t row) {
-    const auto logits = runner_->logits().row(row);
+    const auto logits = runner_->logits().at_row(row);
     const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
     std::vector<TokenId>& answer = answers_[live_.at(id.value).name];
     answer.push_back(static_cast<TokenId>(best));
