@@ -17,7 +17,7 @@ LEFT, WIDTH, BAR, GAP = 292, 420, 13, 13
 def rows():
     """(model, task, {engine: tokens a second}) of the first table behind the heading."""
     text = PAGE.read_text()
-    table = re.search(r"## On a CPU, beside other engines.*?\n(\| model .*?)\n\n", text, re.S)[1].splitlines()
+    table = re.search(r"## On a CPU, next to other engines.*?\n(\| model .*?)\n\n", text, re.S)[1].splitlines()
     engines = [cell.strip() for cell in table[0].strip("|").split("|")][2:]
     model = ""
     for line in table[2:]:
