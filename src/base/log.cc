@@ -1,4 +1,4 @@
-// Used by 9 folders, among them bench, cli, config, engine and files.
+// Used by 10 folders, among them bench, cli, config, engine and files.
 #include "base/log.h"
 
 #include <algorithm>

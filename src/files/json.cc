@@ -1,4 +1,4 @@
-// Used by 11 folders, among them cli, config, engine, files and grammar.
+// Used by 12 folders, among them cli, config, engine, files and grammar.
 #include "files/json.h"
 
 #include <fmt/format.h>

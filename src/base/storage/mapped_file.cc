@@ -1,4 +1,4 @@
-// Used by 7 folders, among them cli, config, engine, files and model.
+// Used by 8 folders, among them cli, config, engine, files and hub.
 #include "base/storage/mapped_file.h"
 
 #include <fcntl.h>
