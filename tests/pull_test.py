@@ -3,10 +3,12 @@ stalls, changes and refuses answers; the cache's layout is compared with what hu
 documentation."""
 
 import collections
+import contextlib
 import hashlib
 import http.server
 import json
 import os
+import pty
 import random
 import re
 import socket
@@ -193,6 +195,20 @@ def test_run_takes_a_name(cache, hub):
     assert cache.run(*asked, "--pull").stdout == answer
     assert not hub.requests
     assert cache.run("run", "org/real@" + COMMIT, *asked[2:]).stdout == answer
+
+
+def test_a_terminal_is_leave_to_fetch(cache, hub):
+    outer, inner = pty.openpty()
+    with subprocess.Popen([SLUICE, "run", "org/real", *QUICK_START, "-p", "What is 17 + 25?"], stdin=inner, stderr=inner,
+                          stdout=subprocess.PIPE, env=cache.environment) as process:
+        os.close(inner)
+        text = b""
+        with contextlib.suppress(OSError):  # the terminal's end
+            while data := os.read(outer, 65536):
+                text += data
+        assert process.stdout.read().strip() and process.wait(60) == 0, text
+    os.close(outer)
+    assert b"fetching" in text and (cache.model("org/real") / "refs/main").exists()
 
 
 def test_the_second_time_asks_once(cache, hub):
