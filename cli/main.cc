@@ -50,6 +50,7 @@ int main(int argc, char** argv) {
   sluice::Invocation invocation;
   sluice::add_text_commands(app, invocation);
   sluice::add_model_commands(app, invocation);
+  sluice::add_hub_commands(app, invocation);
   sluice::add_simulate_command(app, invocation);
   sluice::add_bench_command(app, invocation);
   sluice::add_manual_commands(app, invocation);

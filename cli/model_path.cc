@@ -1,6 +1,7 @@
 #include "cli/model_path.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <system_error>
@@ -8,6 +9,9 @@
 #include "base/utf8.h"
 #include "files/hub_cache.h"
 #include "files/model_path.h"
+#include "hub/cached_models.h"
+#include "hub/hub_name.h"
+#include "hub/pull.h"
 
 namespace sluice {
 namespace {
@@ -30,10 +34,35 @@ Result<std::string> find_embedded_model() {
   return not_found(fmt::format("the embedded model: expected it in {}, found neither; name a model folder", tried));
 }
 
-Result<std::string> resolve(const std::string& given, ModelUse use) {
+// Returns whether the text names a model of the hub rather than a path, which has a folder before its slash.
+bool names_hub_model(const std::string& given) {
+  std::error_code error;
+  return is_hub_name(given) && !fs::exists(fs::symlink_status(given, error)) &&
+         !fs::is_directory(given.substr(0, given.find('/')), error);
+}
+
+// The model in the cache, or as the hub has it.
+Result<std::string> find_hub_model(const std::string& given, ModelUse use, Fetch fetch) {
+  SLUICE_ASSIGN_OR_RETURN(const HubName name, parse_hub_name(given));
+  const Result<std::string> cached = find_cached_model(name);
+  Result<std::string> found = cached.ok() ? find_model(*cached, use) : cached;
+  const bool may_fetch = fetch == Fetch::kAlways ||
+                         (fetch == Fetch::kAtTerminal && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1);
+  if (found.ok()) return found;
+  if (!may_fetch) {
+    return Status(found.status().code(),
+                  fmt::format("{}; `sluice pull {}` fetches it", found.status().message(), given));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const HubSettings settings, read_hub_settings());
+  SLUICE_ASSIGN_OR_RETURN(const std::string pulled, pull_model(name, settings));
+  return find_model(pulled, use);
+}
+
+Result<std::string> resolve(const std::string& given, ModelUse use, Fetch fetch = Fetch::kNever) {
   if (given.empty()) return find_embedded_model();
   std::error_code error;
   if (is_known_model(given) && !fs::exists(given, error)) return bring_known_model(given);
+  if (names_hub_model(given)) return find_hub_model(given, use, fetch);
   Result<std::string> found = find_model(given, use);
   if (found.ok() || !found.status().message().ends_with(kNoSuchModel)) return found;
   return not_found(
@@ -50,8 +79,8 @@ Result<std::string> resolve_model_or_config(const std::string& given) {
   return resolve(given, ModelUse::kWeightsOrConfig);
 }
 
-Result<std::string> resolve_model(const ModelOptions& model) {
-  return resolve(model.folder, model.load_format == LoadFormat::kDummy ? ModelUse::kDummy : ModelUse::kWeights);
+Result<std::string> resolve_model(const ModelOptions& model, Fetch fetch) {
+  return resolve(model.folder, model.load_format == LoadFormat::kDummy ? ModelUse::kDummy : ModelUse::kWeights, fetch);
 }
 
 std::string model_name(const std::string& given, const std::string& path) {

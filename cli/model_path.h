@@ -9,14 +9,17 @@
 namespace sluice {
 
 // Returns the folder or GGUF file that `given` leads to (files/model_path.h), or the file of a model known by that
-// name; an existing path comes first. If `given` is empty, it is the embedded model, which is searched relative to the
-// program, not to the working folder. The error lists the places that were tried.
+// name, or one of the Hugging Face cache; an existing path comes first. If `given` is empty, it is the embedded model,
+// which is searched relative to the program, not to the working folder. The error lists the places that were tried.
 Result<std::string> resolve_model_folder(const std::string& given);
 
 // Returns the same for commands that can do without weights: `given` may also be a config.json by itself.
 Result<std::string> resolve_model_or_config(const std::string& given);
+
+// Whether a model of the hub (org/model, hub/hub_name.h) that the cache lacks is fetched.
+enum class Fetch { kNever, kAtTerminal, kAlways };
 // Returns the path that a command loads: with --load-format dummy a config.json is enough.
-Result<std::string> resolve_model(const ModelOptions& model);
+Result<std::string> resolve_model(const ModelOptions& model, Fetch fetch = Fetch::kNever);
 
 // Returns the name of the model that was given as `given` and found at `path`. It is a known model's name if that was
 // given. Else it is the name of the folder ("models/sluice-tiny-v4/" is "sluice-tiny-v4") or of the file

@@ -14,7 +14,7 @@ endif()
 set(SLUICE_ALONE
   base/fmt_compiled                        # {fmt} whole
   net/asio_compiled                       # Asio and Beast whole
-  loadgen/http_client                         # templates of Asio and Beast
+  net/http_client                         # templates of Asio and Beast
   base/sha256                              # OpenSSL stays out of programs that hash nothing
   net/tls                                 # ... and speak no TLS
   text/chat/deepseek_v32_chat text/chat/deepseek_v4_chat config/gguf/gguf_deepseek2 config/gguf/gguf_deepseek4 config/gguf/gguf_llama

@@ -55,7 +55,7 @@ def sentence_of(header, includers):
         folders = folders_of(others, depth)
         if len(folders) <= MOST_FOLDERS:
             return f"Used by {joined(folders)}."
-    return f"Used by {len(folders)} folders, among them {joined(folders_of(others, 1)[:MOST_FOLDERS])}."
+    return f"Used by many folders, among them {joined(folders[:3])}."
 
 
 def lines_of(sentence):

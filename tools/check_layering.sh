@@ -15,6 +15,7 @@ declare -A may_use=(
   [base]="base"
   [net]="base net"
   [files]="base files"
+  [hub]="base net files hub"
   [config]="base files config"
   [jinja]="base files jinja"
   [grammar]="base files grammar"

@@ -114,7 +114,8 @@ Status converse(const ChatOptions& given) {
   ChatOptions options = given;
   SLUICE_RETURN_IF_ERROR(sampling_params(options.text).status());
   EngineSetup engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder,
+                          resolve_model(options.engine.model, options.pull ? Fetch::kAlways : Fetch::kAtTerminal));
   engine.scheduler.max_num_seqs = 1;
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
   SLUICE_ASSIGN_OR_RETURN(const ChatEncoding* chat, model.require_chat());

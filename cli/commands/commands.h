@@ -18,6 +18,7 @@ struct Invocation {
 
 void add_text_commands(CLI::App& app, Invocation& invocation);   // serve, run, chat
 void add_model_commands(CLI::App& app, Invocation& invocation);  // logits, score, eval, inspect, ...
+void add_hub_commands(CLI::App& app, Invocation& invocation);    // pull, list, rm
 void add_simulate_command(CLI::App& app, Invocation& invocation);
 void add_bench_command(CLI::App& app, Invocation& invocation);
 void add_manual_commands(CLI::App& app, Invocation& invocation);  // man, completion

@@ -46,7 +46,8 @@ Status run(const RunOptions& given) {
   }
   GenerationRequest request;
   SLUICE_RETURN_IF_ERROR(sampling_params(options.text).status());
-  SLUICE_ASSIGN_OR_RETURN(options.engine.model.folder, resolve_model(given.engine.model));
+  SLUICE_ASSIGN_OR_RETURN(options.engine.model.folder,
+                          resolve_model(given.engine.model, given.pull ? Fetch::kAlways : Fetch::kAtTerminal));
   std::string text = options.prompt;
   if (text == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
   options.engine.scheduler.max_num_seqs = 1;

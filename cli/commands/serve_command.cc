@@ -123,7 +123,8 @@ Status serve_model(const ServeOptions& options) {
   if (const Result<ApiKeys> keys = ApiKeys::load(server.keys); !keys.ok()) return keys.status();
   SLUICE_RETURN_IF_ERROR(HttpServer::check(server.http));
   EngineSetup engine = options.engine;
-  SLUICE_ASSIGN_OR_RETURN(engine.model.folder, resolve_model(options.engine.model));
+  SLUICE_ASSIGN_OR_RETURN(engine.model.folder,
+                          resolve_model(options.engine.model, options.pull ? Fetch::kAlways : Fetch::kAtTerminal));
   SLUICE_ASSIGN_OR_RETURN(const LoadedModel model, load_model_for_text(engine, options.chat));
   server.served_model_name = options.served_model_name.empty()
                                  ? model_name(options.engine.model.folder, engine.model.folder)

@@ -55,6 +55,7 @@ struct RunOptions {
   std::string system;
   bool raw = false;  // no chat encoding
   bool thinking = false;
+  bool pull = false;  // fetch the model if the cache lacks it
 };
 
 int run_run(const RunOptions& options);
@@ -67,6 +68,7 @@ struct ChatOptions {
   ChatEncodingOptions chat;
   std::string system;
   bool thinking = false;
+  bool pull = false;  // fetch the model if the cache lacks it
 };
 
 int run_chat(const ChatOptions& options);
@@ -84,6 +86,7 @@ struct ServeOptions {
   std::vector<std::string> cors_origins = {};
   WaitingLimits waiting;
   bool strict_fields = false;
+  bool pull = false;  // fetch the model if the cache lacks it
   ApiKeys::Sources keys = {};
   KeyLimitOptions key_limits = {};
   double request_timeout_seconds = 0;

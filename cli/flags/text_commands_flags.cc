@@ -14,6 +14,9 @@ namespace sluice {
 
 namespace {
 
+constexpr const char* kPullHelp =
+    "Fetch the model ORG/MODEL if the cache lacks it, as `sluice pull` does; at a terminal this needs no flag";
+
 void add_text_flags(CLI::App& command, TextOptions& options) {
   add_flags(
       command, "Sampling",
@@ -39,6 +42,7 @@ void add_serve(CLI::App& app, Invocation& invocation) {
   add_engine_flags(command, options.engine, invocation.log_level);
   add_chat_flags(command, options.chat);
   add_serve_flags(command, options);
+  add_flags(command, kOwnFlags, {{"--pull", &options.pull, "", kPullHelp}});
   command.parse_complete_callback([&command = command, &options = options] { options.flags = given_flags(command); });
 }
 
@@ -50,6 +54,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
                 {"--system", &options.system, "TEXT", "The system message"},
                 {"--thinking", &options.thinking, "", "Let the model reason before the answer"},
                 {"--raw", &options.raw, "", "Continue the text as it is, without the chat encoding"},
+                {"--pull", &options.pull, "", kPullHelp},
             });
   add_engine_flags(command, options.engine, invocation.log_level);
   add_chat_flags(command, options.chat);
@@ -62,6 +67,7 @@ void add_chat(CLI::App& app, Invocation& invocation) {
             {
                 {"--system", &options.system, "TEXT", "The system message"},
                 {"--thinking", &options.thinking, "", "Let the model reason before the answers"},
+                {"--pull", &options.pull, "", kPullHelp},
             });
   add_engine_flags(command, options.engine, invocation.log_level);
   add_chat_flags(command, options.chat);

@@ -1,4 +1,4 @@
-// Used by 15 folders, among them base, cache, config, engine and files.
+// Used by many folders, among them base, cache and config.
 #include "base/check.h"
 
 #include <cstdio>

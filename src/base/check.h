@@ -1,6 +1,6 @@
 // SLUICE_CHECK: a broken invariant of our own code ends the program with file, line and a message.
 // For anything that a user, a file or a client can cause, return a Status instead (base/status.h).
-// Used by 15 folders, among them base, cache, config, engine and files.
+// Used by many folders, among them base, cache and config.
 #pragma once
 
 #include <string_view>

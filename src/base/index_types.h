@@ -1,7 +1,7 @@
 // Index spaces are types: a page of one pool cannot be used to address another, and a row is not a position.
 //
 // StrongIndex is a 32-bit integer with a tag. Convert explicitly: `value`, and the constructor.
-// Used by 8 folders, among them cache, engine, kernels, model and sched.
+// Used by many folders, among them cache, engine and kernels.
 #pragma once
 
 #include <compare>

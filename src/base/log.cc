@@ -1,4 +1,4 @@
-// Used by 9 folders, among them bench, cli, config, engine and files.
+// Used by many folders, among them bench, cli and config.
 #include "base/log.h"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 //
 // Arguments are formatted only when the level is on. Lines are whole: messages of several threads never mix within one.
 // Thread safety: everything here may be called from any thread.
-// Used by 9 folders, among them bench, cli, config, engine and files.
+// Used by many folders, among them bench, cli and config.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Used by cli, engine, kernels and model.
+// Used by cli, engine, hub, kernels and model.
 #include "base/progress.h"
 
 #include <fmt/format.h>

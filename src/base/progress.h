@@ -1,7 +1,7 @@
 // ProgressBar: one line on a terminal that fills up, "loading 42 % [########............] 9.7 MB 1.2 GB/s", redrawn at
 // most ten times a second; or, for things that are counted, "items 42 % [####...] 42 of 100 3.1/s". Prints nothing when
 // stderr is not a terminal. Thread safety: one thread at a time.
-// Used by cli, engine, kernels and model.
+// Used by cli, engine, hub, kernels and model.
 #pragma once
 
 #include <chrono>

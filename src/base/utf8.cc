@@ -1,4 +1,4 @@
-// Used by 9 folders, among them base, cli, files, grammar and jinja.
+// Used by many folders, among them base, cli and files.
 #include "base/utf8.h"
 
 #include <cstdint>

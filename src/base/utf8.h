@@ -3,7 +3,7 @@
 // Unicode's table 3-7 defines valid text (no surrogates, no overlong forms, at most U+10FFFF). An invalid sequence is
 // replaced as Unicode recommends and Rust, Python and browsers do: one U+FFFD for each maximal subpart, that is, for
 // the longest prefix of a valid character found there, or for one byte. Thread safety: pure functions.
-// Used by 9 folders, among them base, cli, files, grammar and jinja.
+// Used by many folders, among them base, cli and files.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Used by 6 folders, among them bench, cli, config, engine and model.
+// Used by many folders, among them bench, cli and config.
 #include "config/model_config.h"
 
 #include <fmt/format.h>

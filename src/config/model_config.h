@@ -3,7 +3,7 @@
 // The common part has what every family has; a family's own part is a member of the variant `family`. Families are
 // listed once, in model_families.cc. Field names are the keys of config.json unless a comment says otherwise. Errors
 // say what was expected and found for which key. Thread safety: plain values.
-// Used by 6 folders, among them bench, cli, config, engine and model.
+// Used by many folders, among them bench, cli and config.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Used by hub_cache.cc, model_path.cc and weight_files.cc.
+// Used by files and hub.
 #include "files/folder_list.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // FolderList: the names of what lies in a model's folder, to find weights by, and to say what lies there instead.
 // Thread safety: pure functions of the file system.
-// Used by hub_cache.cc, model_path.cc and weight_files.cc.
+// Used by files and hub.
 #pragma once
 
 #include <string>

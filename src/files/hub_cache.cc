@@ -1,4 +1,4 @@
-// Used by cli/model_path.cc and model_path.cc.
+// Used by cli, cli/commands, files and hub.
 #include "files/hub_cache.h"
 
 #include <fmt/format.h>

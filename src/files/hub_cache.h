@@ -3,7 +3,7 @@
 //   HUB/models--org--name/refs/main               the hash of the newest commit that was fetched
 //   HUB/models--org--name/snapshots/HASH/...      its files, links into blobs/
 // Thread safety: pure functions of the file system and the environment.
-// Used by cli/model_path.cc and model_path.cc.
+// Used by cli, cli/commands, files and hub.
 #pragma once
 
 #include <string>

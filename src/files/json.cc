@@ -1,4 +1,4 @@
-// Used by 11 folders, among them cli, config, engine, files and grammar.
+// Used by many folders, among them cli, config and engine.
 #include "files/json.h"
 
 #include <fmt/format.h>

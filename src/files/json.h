@@ -2,7 +2,7 @@
 //
 // Values are boost::json::value; include <boost/json/...> where you look inside them. Objects keep the order of their
 // keys. Thread safety: pure functions.
-// Used by 11 folders, among them cli, config, engine, files and grammar.
+// Used by many folders, among them cli, config and engine.
 #pragma once
 
 #include <boost/json/value.hpp>

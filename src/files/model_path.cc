@@ -1,4 +1,4 @@
-// Used by cli, config, engine, files and text.
+// Used by many folders, among them cli, config and engine.
 #include "files/model_path.h"
 
 #include <fmt/format.h>
@@ -128,12 +128,11 @@ bool is_url(std::string_view text) {
 Status url_refused(const std::string& url) {
   const std::string id = id_of_url(url);
   if (id.empty()) {
-    return invalid_argument(fmt::format(
-        "model {}: this is a URL, and models are not fetched; download it, and name its folder or GGUF file", url));
+    return invalid_argument(fmt::format("model {}: this is a URL; download it, and name its folder or GGUF file", url));
   }
   const bool cached = is_hub_folder(hub_folder_of(id));
-  return invalid_argument(fmt::format("model {}: this is a URL, and models are not fetched; {} {}", url,
-                                      cached ? "the Hugging Face cache has it: name it" : "fetch it with: hf download",
+  return invalid_argument(fmt::format("model {}: this is a URL; {} {}", url,
+                                      cached ? "the Hugging Face cache has it: name it" : "fetch it with: sluice pull",
                                       cached ? id : id + ", and name it " + id));
 }
 
@@ -154,8 +153,8 @@ Result<std::string> find_absent(const std::string& given, ModelUse use) {
     }
     if (slash != std::string::npos) {
       return not_found(
-          fmt::format("model {}: {}, and the Hugging Face cache ({}) has no model of this id; models are "
-                      "not fetched: hf download {} does that",
+          fmt::format("model {}: {}, and the Hugging Face cache ({}) has no model of this id; `sluice pull {}` "
+                      "fetches it",
                       given, kNoSuchModel, hub_cache_folder(), given));
     }
   }

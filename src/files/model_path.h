@@ -3,7 +3,7 @@
 // A model is a folder (config.json, *.safetensors), a GGUF file under any name, or, without weights, a config.json.
 // Some paths lead to one of these: the folder of a model in the Hugging Face cache, an id ("org/name") that the cache
 // holds, and a folder with one GGUF model. Thread safety: pure functions of the file system and the environment.
-// Used by cli, config, engine, files and text.
+// Used by many folders, among them cli, config and engine.
 #pragma once
 
 #include <string>

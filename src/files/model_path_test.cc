@@ -63,9 +63,10 @@ TEST(ModelPath, AFolderOfTheHubCacheLeadsToItsSnapshot) {
   EXPECT_EQ(hub_id_of_snapshot(folder.file("models--org--name/snapshots/bb")), "org/name");
   ::setenv("HF_HUB_CACHE", folder.path().c_str(), 1);
   EXPECT_EQ(find_model("org/name", ModelUse::kWeights).value(), folder.file("models--org--name/snapshots/bb"));
-  EXPECT_THAT(find_model("org/other", ModelUse::kWeights).status().message(), HasSubstr("hf download org/other"));
+  EXPECT_THAT(find_model("org/other", ModelUse::kWeights).status().message(),
+              HasSubstr("`sluice pull org/other` fetches it"));
   EXPECT_THAT(find_model("https://huggingface.co/org/name/tree/main", ModelUse::kWeights).status().message(),
-              HasSubstr("this is a URL, and models are not fetched; the Hugging Face cache has it: name it org/name"));
+              HasSubstr("this is a URL; the Hugging Face cache has it: name it org/name"));
   ::unsetenv("HF_HUB_CACHE");
 }
 

@@ -1,4 +1,4 @@
-// Used by checkpoint.cc and model_path.cc.
+// Used by checkpoint.cc, hub/pull.cc and model_path.cc.
 #include "files/weight_files.h"
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 // either it is the one set of shards that is there whole (NAME-00001-of-00003.safetensors and so on), or the one file.
 // They are in the folder or, if it has none, in one below it. Never two copies: Mistral's consolidated.safetensors, for
 // one, counts only where nothing else is there. Thread safety: pure functions of the file system.
-// Used by checkpoint.cc and model_path.cc.
+// Used by checkpoint.cc, hub/pull.cc and model_path.cc.
 #pragma once
 
 #include <map>

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "loadgen/event_reader.h"
-#include "loadgen/http_client.h"
+#include "net/http_client.h"
 
 namespace sluice {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "loadgen/answer_reader.h"
-#include "loadgen/http_client.h"
 #include "loadgen/load_prompts.h"
+#include "net/http_client.h"
 
 namespace sluice {
 

@@ -12,9 +12,9 @@
 #include "loadgen/event_reader.h"
 #include "loadgen/load_prompts.h"
 #include "loadgen/plain_trace.h"
-#include "loadgen/server_url.h"
 #include "loadgen/stream_faults.h"
 #include "loadgen/traffic_report.h"
+#include "net/server_url.h"
 #include "sim/draws.h"
 
 namespace sluice::load_test {

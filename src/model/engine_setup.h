@@ -1,6 +1,6 @@
 // EngineSetup: EngineOptions, the values derived from them, and settings for tests and debugging only. Everything below
 // the public API works with it.
-// Used by 6 folders, among them cli, engine, model, sim and src.
+// Used by many folders, among them cli, engine and model.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Used by loadgen/http_client.cc and serve/http/http_socket.h.
+// Used by http_client.cc and serve/http/http_socket.h.
 #include "net/tls.h"
 
 #include <arpa/inet.h>

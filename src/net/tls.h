@@ -1,7 +1,7 @@
 // TLS by OpenSSL's libssl, as a filter between bytes: it knows no sockets. TLS 1.2 and 1.3, no renegotiation.
 //
 // Thread safety: a TlsConfig may be used by several threads; a TlsStream belongs to one connection.
-// Used by loadgen/http_client.cc and serve/http/http_socket.h.
+// Used by http_client.cc and serve/http/http_socket.h.
 #pragma once
 
 #include <memory>

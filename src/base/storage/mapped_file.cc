@@ -1,4 +1,4 @@
-// Used by 7 folders, among them cli, config, engine, files and model.
+// Used by many folders, among them cli, config and engine.
 #include "base/storage/mapped_file.h"
 
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 // writes into the file changes the bytes here: replace model files by renaming, never in place. If it cuts the file,
 // reading past the end raises SIGBUS, and base/storage/mapping_guard.h then supplies zeros.
 // Thread safety: a const object may be read from any thread.
-// Used by 7 folders, among them cli, config, engine, files and model.
+// Used by many folders, among them cli, config and engine.
 #pragma once
 
 #include <atomic>

@@ -10,7 +10,7 @@
 //
 // SLUICE_REQUIRES marks a function that is called under the mutex. Other compilers read none of this.
 // Source: https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
-// Used by 9 folders, among them base, cli, engine, files and grammar.
+// Used by many folders, among them base, cli and engine.
 #pragma once
 
 #include <condition_variable>

@@ -5,7 +5,7 @@
 // see some of these, and resuming at its last block boundary, 128 n, needs some: R = window_pages_to_resume() covers
 // both. So a sequence can always go back to its last boundary. While rows [p, p + rows) are computed it also holds the
 // window pages of every block up to the last row. It holds one latent page for every block up to the last row.
-// Used by 6 folders, among them cache, cli, engine, sched and sim.
+// Used by many folders, among them cache, cli and engine.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// The only file of this layer that sees the network library, which takes long to compile.
-// Used by answer_reader.h and load_run.h.
+// The only file of this layer that includes Beast, which takes long to compile, except for asio_compiled.cc.
+// Used by hub/hub_http.h, loadgen/answer_reader.h and loadgen/load_run.h.
 #define BOOST_ASIO_SEPARATE_COMPILATION
 #define BOOST_BEAST_SEPARATE_COMPILATION
 
-#include "loadgen/http_client.h"
+#include "net/http_client.h"
 
 #include <fmt/format.h>
 
@@ -18,8 +18,10 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/string.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <cstring>
 #include <memory>
@@ -62,6 +64,7 @@ struct Connection {
   // Something more in the buffer.
   asio::awaitable<error_code> read() {
     for (;;) {
+      if (most_silence.count() > 0) stream.expires_after(most_silence);
       const auto space = buffer.prepare(kReadBytes);
       const auto [error, got] = co_await stream.async_read_some(space, kAwait);
       if (error) co_return error;
@@ -94,6 +97,7 @@ struct Connection {
   beast::flat_buffer buffer;
   std::unique_ptr<TlsStream> tls;
   std::string out, plain;  // for TLS: bytes to send; plain bytes just received
+  std::chrono::milliseconds most_silence{0};
   bool shaking_hands = false;
   bool used = false;  // an answer came over this connection
 };
@@ -106,6 +110,12 @@ struct Outcome {
   bool keep = false;   // the connection may be used again
 };
 
+HttpHead head_of(const Parser& parser) {
+  HttpHead head{.status = static_cast<int>(parser.get().result_int()), .fields = {}};
+  for (const auto& field : parser.get()) head.fields.emplace_back(field.name_string(), field.value());
+  return head;
+}
+
 Outcome failed(error_code error, CallEnd otherwise, bool began) {
   if (error == beast::error::timeout) return {CallEnd::kTimeout, "no end of the answer in time", began, false};
   if (error == asio::error::operation_aborted) return {CallEnd::kGivenUp, "given up", began, false};
@@ -116,11 +126,9 @@ Outcome failed(error_code error, CallEnd otherwise, bool began) {
   return {otherwise, error.message(), began, false};
 }
 
-Outcome untrusted(const Connection& connection, error_code error) {
+Outcome untrusted(const Connection& connection, error_code error, const std::string& advice) {
   if (connection.tls->failure().empty()) return failed(error, CallEnd::kConnect, false);
-  return {CallEnd::kConnect,
-          fmt::format("TLS: {} (--cacert FILE names whom to trust, --insecure trusts all)", connection.tls->failure()),
-          false, false};
+  return {CallEnd::kConnect, fmt::format("TLS: {} ({})", connection.tls->failure(), advice), false, false};
 }
 
 }  // namespace
@@ -129,8 +137,10 @@ struct HttpClient::Impl : std::enable_shared_from_this<HttpClient::Impl> {
   Impl(ServerUrl url, HttpClientOptions options) : url(std::move(url)), options(std::move(options)) {}
 
   std::string request_text(const HttpCall& call) const {
-    std::string text = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: sluice-bench\r\nAccept: */*\r\n",
-                                   call.method, url.prefix, call.path, url.authority());
+    const std::string origin = options.proxy && !url.tls ? "http://" + url.authority() : "";
+    std::string text = fmt::format("{} {}{}{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: {}\r\nAccept: */*\r\n", call.method,
+                                   origin, url.prefix, call.path, url.authority(), options.agent);
+    for (const auto& [name, value] : call.headers) text += fmt::format("{}: {}\r\n", name, value);
     if (!call.authorization.empty()) text += fmt::format("Authorization: {}\r\n", call.authorization);
     if (!call.body.empty())
       text += fmt::format("Content-Type: application/json\r\nContent-Length: {}\r\n", call.body.size());
@@ -150,7 +160,12 @@ struct HttpClient::Impl : std::enable_shared_from_this<HttpClient::Impl> {
         connection = std::move(idle.back());
         idle.pop_back();
       }
-      connection->stream.expires_at(deadline);
+      connection->most_silence = std::chrono::milliseconds(static_cast<std::int64_t>(options.idle_seconds * 1000));
+      if (options.idle_seconds > 0) {
+        connection->stream.expires_after(connection->most_silence);
+      } else {
+        connection->stream.expires_at(deadline);
+      }
       busy.push_back(connection);
       const bool reused = connection->used;
       const Outcome outcome = co_await attempt(*connection, text, events);
@@ -167,8 +182,12 @@ struct HttpClient::Impl : std::enable_shared_from_this<HttpClient::Impl> {
       const auto [error, endpoint] = co_await connection.stream.async_connect(addresses, kAwait);
       if (error) co_return failed(error, CallEnd::kConnect, false);
       if (config != nullptr) {
+        if (options.proxy) {
+          Outcome outcome = co_await open_tunnel(connection);
+          if (outcome.end != CallEnd::kWhole) co_return outcome;
+        }
         const error_code refused = co_await connection.shake_hands(*config, url.host);
-        if (refused) co_return untrusted(connection, refused);
+        if (refused) co_return untrusted(connection, refused, options.trust_advice);
       }
       error_code ignored;
       connection.stream.socket().set_option(tcp::no_delay(true), ignored);
@@ -176,6 +195,24 @@ struct HttpClient::Impl : std::enable_shared_from_this<HttpClient::Impl> {
     const error_code error = co_await connection.write(text);
     if (error) co_return failed(error, CallEnd::kBroken, false);
     co_return co_await read_answer(connection, events);
+  }
+
+  // Asks the proxy for a connection to the server.
+  asio::awaitable<Outcome> open_tunnel(Connection& connection) {
+    const std::string text = fmt::format("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", url.authority());
+    if (const error_code error = co_await connection.write(text)) co_return failed(error, CallEnd::kConnect, false);
+    http::response_parser<http::empty_body> parser;
+    parser.header_limit(kMostHeaderBytes);
+    parser.skip(true);
+    while (!parser.is_header_done()) {
+      error_code error = co_await connection.read();
+      if (error) co_return failed(error, CallEnd::kConnect, false);
+      connection.buffer.consume(parser.put(connection.buffer.data(), error));
+      if (error && error != http::error::need_more) co_return failed(error, CallEnd::kConnect, false);
+    }
+    const int status = parser.get().result_int();
+    if (status / 100 == 2) co_return Outcome{};
+    co_return Outcome{CallEnd::kConnect, fmt::format("the proxy {} answers {}", options.proxy->authority(), status)};
   }
 
   // Parses what the buffer has, or if that is not enough, reads more.
@@ -195,7 +232,7 @@ struct HttpClient::Impl : std::enable_shared_from_this<HttpClient::Impl> {
     co_return error;
   }
 
-  asio::awaitable<Outcome> read_answer(Connection& connection, HttpEvents& events) {
+  asio::awaitable<Outcome> read_answer(Connection& connection, HttpEvents& events) const {
     Parser parser;
     parser.header_limit(kMostHeaderBytes);
     parser.body_limit(boost::none);
@@ -205,8 +242,10 @@ struct HttpClient::Impl : std::enable_shared_from_this<HttpClient::Impl> {
     }
     const auto type = parser.get()[http::field::content_type];
     if (events.on_head) events.on_head(parser.get().result_int(), type.starts_with("text/event-stream"));
+    if (events.on_fields) events.on_fields(head_of(parser));
     std::vector<char> bytes(kReadBytes);
     while (!parser.is_done()) {
+      if (stopped) co_return Outcome{CallEnd::kGivenUp, "given up", true, false};
       auto& body = parser.get().body();
       body.data = bytes.data();
       body.size = bytes.size();
@@ -229,6 +268,13 @@ struct HttpClient::Impl : std::enable_shared_from_this<HttpClient::Impl> {
   bool stopped = false;
 };
 
+std::string_view HttpHead::field(std::string_view name) const {
+  for (const auto& [key, value] : fields) {
+    if (beast::iequals(key, name)) return value;
+  }
+  return "";
+}
+
 HttpClient::HttpClient(ServerUrl url, HttpClientOptions options)
     : impl_(std::make_shared<Impl>(std::move(url), std::move(options))) {}
 HttpClient::~HttpClient() = default;
@@ -239,9 +285,10 @@ Status HttpClient::resolve() {
   }
   error_code error;
   tcp::resolver resolver(impl_->io);
-  impl_->addresses = resolver.resolve(impl_->url.host, impl_->url.port, error);
+  const ServerUrl& place = impl_->options.proxy ? *impl_->options.proxy : impl_->url;
+  impl_->addresses = resolver.resolve(place.host, place.port, error);
   if (!error) return {};
-  return unavailable(fmt::format("{}: no such host ({})", impl_->url.host, error.message()));
+  return unavailable(fmt::format("{}: no such host ({})", place.host, error.message()));
 }
 
 void HttpClient::send(HttpCall call, HttpEvents events) {

@@ -8,16 +8,19 @@
 //   client.run();   // returns when nothing is under way and no timer is left
 //
 // Thread safety: one thread; the callbacks are called by run().
-// Used by answer_reader.h and load_run.h.
+// Used by hub/hub_http.h, loadgen/answer_reader.h and loadgen/load_run.h.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "loadgen/server_url.h"
+#include "net/server_url.h"
 #include "sluice/status.h"
 
 namespace sluice {
@@ -25,9 +28,19 @@ namespace sluice {
 using LoadClock = std::chrono::steady_clock;
 
 struct HttpCall {
-  std::string method = "GET", path;  // after the URL's prefix
-  std::string body;                  // JSON, if not empty
-  std::string authorization;         // "": none
+  std::string method = "GET", path;                               // after the URL's prefix
+  std::string body = {};                                          // JSON, if not empty
+  std::string authorization = {};                                 // "": none
+  std::vector<std::pair<std::string, std::string>> headers = {};  // further ones; the caller checks their characters
+};
+
+// The head of an answer.
+struct HttpHead {
+  int status = 0;
+  std::vector<std::pair<std::string, std::string>> fields;
+
+  // The value of the first field of this name, in whatever case; "" if there is none.
+  std::string_view field(std::string_view name) const;
 };
 
 enum class CallEnd {
@@ -40,9 +53,10 @@ enum class CallEnd {
 };
 
 struct HttpEvents {
-  std::function<void(int status, bool events)> on_head;  // events: text/event-stream
-  std::function<void(std::string_view bytes)> on_body;
-  std::function<void(CallEnd end, const std::string& reason)> on_end;  // always, once, the last
+  std::function<void(int status, bool events)> on_head = {};  // events: text/event-stream
+  std::function<void(const HttpHead& head)> on_fields = {};   // the same with every field, after on_head
+  std::function<void(std::string_view bytes)> on_body = {};
+  std::function<void(CallEnd end, const std::string& reason)> on_end = {};  // always, once, the last
 };
 
 struct HttpClientOptions {
@@ -50,6 +64,11 @@ struct HttpClientOptions {
   // For https: a file in PEM with the certificates to trust, "": those that the system trusts; or whether to trust all.
   std::string authorities = {};
   bool trust_all = false;
+  std::string trust_advice = "--cacert FILE names whom to trust, --insecure trusts all";  // ends messages about TLS
+  double idle_seconds = 0;  // the longest silence of the server; if above 0, it replaces timeout_seconds
+  std::string agent = "sluice-bench";
+  // A proxy that requests go through; with https it opens a tunnel (CONNECT) and sees only the server's name.
+  std::optional<ServerUrl> proxy = {};
 };
 
 class HttpClient {

@@ -1,6 +1,6 @@
 // ServerUrl: where a server is, as a user types it: "http://127.0.0.1:8000", "https://host/v1", "host:8000".
 // Thread safety: plain values.
-// Used by http_client.h.
+// Used by http_client.h, hub/hub_name.h and hub/hub_settings.h.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Used by http_client.h.
-#include "loadgen/server_url.h"
+// Used by http_client.h, hub/hub_name.h and hub/hub_settings.h.
+#include "net/server_url.h"
 
 #include <fmt/format.h>
 
