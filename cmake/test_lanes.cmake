@@ -1,6 +1,6 @@
 # The sanitizer lanes. `./run test --asan` builds the target lane_asan and runs the tests labelled asan; tsan likewise.
 # A layer's tests join the lanes that name the layer here; tests elsewhere join by calling sluice_test_lanes.
-set(SLUICE_ASAN_LAYERS base files config jinja text grammar kernels cache sched engine verify serve)
+set(SLUICE_ASAN_LAYERS base files hub config jinja text grammar kernels cache sched engine verify serve)
 set(SLUICE_TSAN_LAYERS base engine serve)  # the others have no threads of their own; of the laws the lane has laws_few
 
 add_custom_target(lane_asan)
