@@ -1,7 +1,7 @@
 # The package of `./run package`: `cpack -G DEB` in the build folder puts what stands here into sluice_VERSION_ARCH.deb. The
 # program needs libc alone, so it installs on Debian 12 and what came after.
 set(manual ${CMAKE_BINARY_DIR}/manual)
-set(commands serve run chat logits eval score inspect verify kernels synth simulate bench man completion api)
+set(commands serve run chat pull list rm logits eval score inspect verify kernels synth simulate bench man completion api)
 set(pages ${manual}/man1/sluice.1.gz)
 add_custom_command(OUTPUT ${manual}/man1/sluice.1.gz DEPENDS sluice VERBATIM
   COMMAND ${CMAKE_COMMAND} -E make_directory ${manual}/man1 ${manual}/completion

@@ -105,7 +105,9 @@ def test_the_service_and_the_container_start_what_is_there(package, installed):
 
 def test_what_is_linked_in_comes_with_its_licence(installed):
     notices = {file.name for file in (installed / "usr/share/doc/sluice/third-party").iterdir()}
-    assert {"libboost1.81-dev", "libfmt-dev", "libcli11-dev", "libpcre2-dev", "libutf8proc-dev", "libssl-dev",
-            "zlib1g-dev", "libzstd-dev"} <= notices
+    assert {"libfmt-dev", "libcli11-dev", "libpcre2-dev", "libutf8proc-dev", "libssl-dev", "zlib1g-dev",
+            "libzstd-dev"} <= notices
+    # Their names have the system's version: libboost1.81-dev and libstdc++-12-dev on Debian 12.
+    assert all(any(name.startswith(start) for name in notices) for start in ("libboost1.", "libstdc++-"))
     assert (installed / "usr/share/doc/sluice/copyright").is_file()
     assert SLUICE.exists()
