@@ -1,5 +1,5 @@
 // Compiled for avx2 and avx512.
-// The experts' activation (kernels/common/activation.h) over sixteen lanes V (cpu/<isa>/vec.h).
+// The experts' activation (kernels/common/activation.h) over sixteen lanes V (kernels/cpu/<isa>/vec.h).
 #include "kernels/common/activation.h"
 
 #include "kernels/cpu/kernel_list.h"
@@ -20,7 +20,7 @@ struct ActivationValues {
 
   template <ActivationKind kKind>
   [[gnu::always_inline]] V activated(V a, V b, V weight) const {
-    // The limit comes first: if one of two operands is NaN, min and max give the second.
+    // The limit is the first operand: min and max return the second one if either is NaN, so a NaN stays.
     a = min_of(limit, a);
     b = max_of(lowest, min_of(limit, b));
     const V s =

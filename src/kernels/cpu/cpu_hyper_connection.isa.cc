@@ -12,9 +12,9 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Computes fn z of R rows from lines of 16 outputs and of 8 (cpu/linear_layout.h), so that each input is broadcast once
-// for both. The order is that of kernels/ops/linear.h. Several blocks at once are chains enough for the latency of an
-// fma.
+// Computes fn z of R rows from lines of 16 outputs and of 8 (kernels/cpu/linear/linear_layout.h), so that each input is
+// broadcast once for both. The order is that of kernels/ops/linear.h. Several blocks at once are chains enough for the
+// latency of an fma.
 template <class V, int R>
 [[gnu::always_inline]] inline void product_rows(const HcMixArgs& args, int row) {
   constexpr int kMixes = kGroupOutputs + kHalfGroupOutputs, kPairs = 64, kBlock = 2 * kPairs;

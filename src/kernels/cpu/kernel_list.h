@@ -1,7 +1,6 @@
 // KernelList: the kernels of one file, each with its name and the features that it needs. For each of its entries a
-// table (cpu/kernel_table.h) takes the first kernel that it may use, from all lists in their order
-// (cpu/kernel_lists.h).
-// (cpu/kernel_lists.h).
+// table (kernels/cpu/kernel_table.h) takes the first kernel that it may use, from all lists in their order
+// (kernels/cpu/kernel_lists.h). (kernels/cpu/kernel_lists.h).
 // Used by kernels/cpu.
 #pragma once
 
@@ -51,13 +50,13 @@ struct LinearKernel {
   void (*run)(const LinearJob& job, int rows, int begin, int end);
   WeightSet weights;
   unsigned inputs;                                               // set_of(InputForm...)
-  int rows_from = 1, rows_to = std::numeric_limits<int>::max();  // rows_from 0: for no number of rows
+  int rows_from = 1, rows_to = std::numeric_limits<int>::max();  // rows_from 0: the kernel never runs
   CpuFeatures needs{};
-  bool even_blocks = false;                            // only for blocks of an even number of inputs
-  int block_inputs = std::numeric_limits<int>::max();  // only for blocks of at most this many inputs
-  int block_multiple = 1;                              // only for blocks of a multiple of this many
-  bool any_group = false;  // outputs of one row begin and end at any multiple of 16 (cpu/linear_layout.h)
-  bool tiles = false;      // wants its inputs as tiles (LinearJob::x_tiles), 32 outputs each
+  bool even_blocks = false;                            // the kernel takes blocks of an even number of inputs only
+  int block_inputs = std::numeric_limits<int>::max();  // most inputs of a block that the kernel takes
+  int block_multiple = 1;                              // a block's inputs must be a multiple of this
+  bool any_group = false;  // a piece of one row may begin and end at any multiple of 16 outputs (linear_layout.h)
+  bool tiles = false;      // inputs come as tiles (LinearJob::x_tiles); 32 outputs at a time
 
   constexpr bool takes(int rows, int block) const {
     return rows >= rows_from && rows <= rows_to && block <= block_inputs &&
@@ -71,8 +70,8 @@ inline constexpr unsigned kTilesInputs = set_of(InputForm::kTiles);
 inline constexpr int kTilesFromRows = 2;  // rows from which kernels on tiles pay
 inline constexpr unsigned kInt8Inputs = set_of(InputForm::kInt8);
 
-// The kernels of a file for one target: target::file_kernels (cpu/kernel_lists.h). They are constants, so that those of
-// targets that this machine lacks can be read, too.
+// The kernels of a file for one target: target::file_kernels (kernels/cpu/kernel_lists.h). They are constants, so that
+// those of targets that this machine lacks can be read, too.
 struct KernelList {
   std::span<const Kernel> kernels;
   std::span<const LinearKernel> linears;

@@ -1,6 +1,6 @@
 // KernelTable: the kernels that run, as plain function pointers over tiles of rows. They are resolved once from the
-// lists of kernels (cpu/kernel_list.h) for the features that may be used (kernels/device/cpu_features.h). Only for
-// kernels/cpu and its tests (tools/check_layering.sh).
+// lists of kernels (kernels/cpu/kernel_list.h) for the features that may be used (kernels/device/cpu_features.h). Only
+// for kernels/cpu and its tests (tools/check_layering.sh).
 //
 // Every entry of every table gives the same bits as the scalar one (kernels/device/exec.h), so the choice changes speed
 // only.
@@ -32,7 +32,7 @@ namespace sluice {
 template <class Args>
 using RowsKernel = void (*)(const Args& args, int begin, int end);
 
-struct Kernel;  // cpu/kernel_list.h
+struct Kernel;  // kernels/cpu/kernel_list.h
 struct LinearKernel;
 
 class LinearKernels {

@@ -1,4 +1,4 @@
-// kernels/common/math.h over sixteen lanes V (cpu/<isa>/vec.h), operation by operation, and the reductions of
+// kernels/common/math.h over sixteen lanes V (kernels/cpu/<isa>/vec.h), operation by operation, and the reductions of
 // kernels/device/exec.h.
 // Used by kernels/cpu, kernels/cpu/attention and kernels/cpu/linear.
 #pragma once

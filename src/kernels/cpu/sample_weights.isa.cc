@@ -1,5 +1,5 @@
 // Compiled for avx2 and avx512.
-// The weights of kernels/ops/sample.h over sixteen lanes V (cpu/<isa>/vec.h).
+// The weights of kernels/ops/sample.h over sixteen lanes V (kernels/cpu/<isa>/vec.h).
 // Used by kernels/cpu.
 #include "kernels/cpu/kernel_list.h"
 #include "kernels/cpu/math.h"

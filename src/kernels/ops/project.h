@@ -1,7 +1,7 @@
 // project: all products of one input, y = W x in the order of kernels/ops/linear.h, and the work on each product:
 //   y[t] = W x[t];  with a bias:  y[t] = y[t] + bias;  with an addend:  y[t] = y[t] + addend[t / shared];
 //   with a norm:  y[t] is RMS-normed (rms_norm of kernels/ops/elementwise.h) over its out values;
-//   then the forms of y that have memory are made.
+//   then the input forms of y (kernels/ops/rows.h) for which the caller gave memory are made.
 // A product may have several weights of one shape (the heads of latent attention, the groups of an output projection).
 // Weight i reads part i of x, or part 0 if x has one part only, and writes y + i * y_step.
 // Shapes: x [rows, parts, in], y [rows, out] for each weight. No y overlaps x, or another y.
@@ -36,7 +36,7 @@ struct ProjectArgs {
 
   int rows = 0;
   Rows x = {};
-  StepStage stage = StepStage::kDense;  // the products' time is metered under it (base/threads/pool_meter.h)
+  StepStage stage = StepStage::kDense;  // the stage that the products' time counts for (base/threads/pool_meter.h)
   int count = 0;
   std::array<Product, kMostProducts> products{};
 
@@ -46,7 +46,7 @@ struct ProjectArgs {
     return *this;
   }
   ProjectArgs& add(const LinearWeight& weight, const Rows& y) { return add({.weights = {&weight, 1}, .y = y}); }
-  // The forms that the products multiply, which the writer of x should make.
+  // Returns the input forms that the products read; the op that writes x should make them.
   InputForms forms() const {
     InputForms forms;
     for (int i = 0; i < count; ++i) forms.add(products[static_cast<std::size_t>(i)].weights.front());

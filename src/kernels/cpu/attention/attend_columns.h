@@ -1,19 +1,18 @@
 // Attention in the order of AMX tiles (AttendArgs::tiles of kernels/ops/attention.h), over sixteen lanes V.
 //
 // A column is a head of a row. Sixteen columns make a block, a lane each, and two blocks are computed together. Their
-// scores with all keys at hand, [key][column], become weights in place, which then multiply the values. Keys are those
-// of a split, or of the window, in slots: an item of the list lies in the slot of its index, a position in that of its
-// distance from a multiple of 32. Rows of a span share keys; a column gives the keys that its row does not see weights
-// of 0.
+// scores with all keys at hand, [key][column], become weights in place, which then multiply the values. The keys of a
+// split, or of the window, lie in slots. Item i of a split's list is in slot i. Position p of the window is in slot p -
+// `base`, a multiple of 32. Rows of a span share keys; a key that a column's row does not see gets weight 0.
 //
-// A Products has the keys at hand and says how they are multiplied:
-//   bytes(shape, slots, shared)              scratch for this many slots, and for `shared` rows decoded for all
+// A Products holds the keys of the split at hand and multiplies them:
+//   bytes(shape, slots, shared)              bytes of scratch for `slots` keys, and `shared` rows decoded once
 //   Products(shape, slots, memory)
-//   decode(slot, format, row), zero(slot), finish(slots), finite()   calls of bring() below, in this order
-//   share(entry, format, row), take(slot, entry)                     decodes a row once; copies it
+//   begin(), then decode(slot, format, row) or zero(slot) for each slot, finish(slots), finite()   see bring() below
+//   share(entry, format, row), take(slot, entry)   decodes a latent row once; copies it to a slot
 //   queries(b, column, q)                    sets a column of block b, 0 or 1; null: no such column
-//   scores(blocks, first, last, s)           of slots [first, last), multiples of 32, go to s[b] + 16 * slot
-//   values(blocks, first, last, s, use)      calls use(b, column, d, count, values): 16 dims from d on, of which count
+//   scores(blocks, first, last, s)           writes scores of slots [first, last), multiples of 32, to s[b] + 16 * slot
+//   values(blocks, first, last, s, use)      calls use(b, column, d, count, values): 16 dims from d, `count` real
 // Used by attend_columns.isa.cc, attend_tiles.isa.cc and kernels/cpu/avx512vbmi/column_tiles.h.
 #pragma once
 
@@ -27,7 +26,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// The dims and places of a row of keys.
+// The dims of a row of keys, and the place of its values.
 struct ColumnShape {
   int dims, row_dims, value_dims, value_offset;
 
@@ -38,7 +37,8 @@ template <class V, class Products>
 class AttendColumns : AttendRows {
   using I = typename V::Int;
   static constexpr int kBlock = 16, kSpanRows = 16, kRowsAhead = 8;
-  static constexpr std::size_t kSharedBytes = std::size_t{1} << 20;  // selected rows are shared while they fit
+  // Most bytes of selected rows that are decoded once for all rows.
+  static constexpr std::size_t kSharedBytes = std::size_t{1} << 20;
 
   struct Keys {
     int first, last;  // slots
@@ -68,7 +68,7 @@ class AttendColumns : AttendRows {
 
  private:
   static int slots_of(int window) { return (window > kSplitKeys ? window : kSplitKeys) / kSliceInputs * kSliceInputs; }
-  // Carves the scratch; returns that of the products.
+  // Carves the scratch; returns the part for products_.
   std::byte* carve() {
     const std::size_t columns = static_cast<std::size_t>(rows_ * heads_ + kBlock);
     const std::size_t scores = kBlock * static_cast<std::size_t>(slots_);
@@ -129,6 +129,7 @@ class AttendColumns : AttendRows {
 
   // Attends to the entries from `from` on that each row sees.
   void attend_entries(int from, bool may_fault) {
+    // The planted fault (Exec::fault_future_entries): all rows see the entries that the last row sees.
     const bool fault = may_fault && span_.rows <= args_.fault_future_entries;
     const auto seen = [&](int r) { return visible_entries(fault ? rows_ - 1 : r); };
     for (int first = from; first < seen(rows_ - 1); first += kSplitKeys) {
@@ -189,7 +190,8 @@ class AttendColumns : AttendRows {
           }
         });
   }
-  // The position where the fault cuts a row's window in two splits; `begin`: nowhere.
+  // The position where fault_chunk_anchored_splits (a planted fault) cuts a row's window in two splits; `begin`: no
+  // cut.
   Position window_cut(Position begin) const {
     return args_.fault_chunk_anchored_splits && span_.first_position > begin ? span_.first_position : begin;
   }
@@ -202,11 +204,11 @@ class AttendColumns : AttendRows {
   // A block of columns and the slots that each of them sees.
   struct Block {
     int first = 0, count = 0;                                  // columns
-    int least = 0, most = 0, inner_least = 0, inner_most = 0;  // slots that some of them see, and slots that all see
+    int least = 0, most = 0, inner_least = 0, inner_most = 0;  // [least, most): slots that any sees; inner: all see
     alignas(64) std::int32_t from[kBlock]{}, to[kBlock]{};
     float* out[kBlock]{};  // the outputs of columns with keys
     float old_factor[kBlock], new_factor[kBlock];
-    unsigned seen = 0;  // columns that have had a split before
+    unsigned seen = 0;  // bit j: column j has had a split before
   };
 
   // Adds one split of rows [begin, end): for row r the slots keys(r), which may be none.
@@ -265,6 +267,7 @@ class AttendColumns : AttendRows {
       const Block& block = blocks[b];
       if (block.out[j] == nullptr) return;
       float* o = block.out[j] + d;
+      // The order's last step (kernels/ops/attention.h), which makes a -0 a +0.
       v = v + V::zero();
       if ((block.seen >> j & 1U) != 0) {
         const V old = V::broadcast(block.old_factor[j]) * load_up_to_16<V>(o, n);
@@ -293,7 +296,7 @@ class AttendColumns : AttendRows {
       scaled.store(s + kBlock * i);
       m = max_of(inside(scaled, nothing), m);
     });
-    alignas(64) float z[kBlock][kBlock];  // by lane of lanes16
+    alignas(64) float z[kBlock][kBlock];  // z[l]: the sum of lane l of lanes16 (kernels/device/exec.h)
     for (auto& lane : z) V::zero().store(lane);
     each([&](int i, const auto& inside) __attribute__((always_inline)) {
       const V weight = as_float(shift_left<16>(bf16_codes(exp(V::load(s + kBlock * i) - m))));

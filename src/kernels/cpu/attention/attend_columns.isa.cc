@@ -15,7 +15,7 @@ namespace {
 template <class V>
 class ColumnFloats {
   static constexpr int kHalf = kSliceInputs / 2;
-  // The chains that fit into the registers, twice, with the sums: chains of keys, and of columns x 16 dims.
+  // Register tiles: kKeys keys, or kColumns columns x 16 dims. Each has an even chain, an odd chain and a sum.
   static constexpr int kKeys = V::kDotHeads == 4 ? 8 : 2, kColumns = V::kDotHeads == 4 ? 4 : 2;
   static constexpr int kVectors = V::kDotHeads == 4 ? 2 : 1;
 
@@ -70,7 +70,8 @@ class ColumnFloats {
 
  private:
   static std::size_t stride(const ColumnShape& shape) {
-    return static_cast<std::size_t>(shape.slices() * kSliceInputs + 16);  // values may be read up to a whole vector
+    // + 16: the last vector of values may end past the row.
+    return static_cast<std::size_t>(shape.slices() * kSliceInputs + 16);
   }
   static std::size_t query_floats(const ColumnShape& shape) {
     return static_cast<std::size_t>(slices_of(shape.dims)) * kSliceInputs * 16;
@@ -155,7 +156,7 @@ class ColumnFloats {
   }
 
   const ColumnShape shape_;
-  const std::size_t stride_;  // from one decoded key to the next
+  const std::size_t stride_;  // floats from one decoded key to the next
   bool finite_ = true;
   float *keys_ = nullptr, *shared_ = nullptr;
   float* queries_[2] = {};  // [dim][16 columns]

@@ -1,9 +1,9 @@
 // Compiled for avx2 and avx512.
 // Attention over expanded keys and values (kernels/ops/attend_expanded.h) over sixteen lanes V.
 //
-// A tile is some rows of one head, and works split by split: 64 keys and values (80 KB at 192 + 128) stay in L2 while
-// blocks of kRowBlock rows multiply them. Queries and running values are first copied next to each other: in the batch
-// a head's rows lie a power of two apart, on the same cache sets.
+// A tile is some rows of one head, and goes split by split: 64 keys and values (80 KB with 192 + 128 dims) stay in L2
+// while blocks of kRowBlock rows multiply them. Queries and running values are first copied next to each other: in the
+// batch a head's rows lie a power of two apart, on the same cache sets.
 #include "kernels/ops/attend_expanded.h"
 
 #include "kernels/cpu/kernel_list.h"
@@ -40,7 +40,7 @@ class ExpandedTile {
     for (int first = 0; first < seen; first += kExpandedSplitKeys) {
       const int count = seen - first < kExpandedSplitKeys ? seen - first : kExpandedSplitKeys;
       for (int i = 0; i < count; ++i) list_[i] = keys + (first + i) * row_floats_;
-      for (int i = count; i % 4 != 0; ++i) list_[i] = list_[0];  // a tile of products needs four keys
+      for (int i = count; i % 4 != 0; ++i) list_[i] = list_[0];  // register tiles take keys in fours
       for (int r = 0; r < rows_; r += kRowBlock) add_split(r, rows_ - r < kRowBlock ? rows_ - r : kRowBlock, first);
     }
     for (int r = 0; r < rows_; ++r) finish(r);
@@ -51,7 +51,7 @@ class ExpandedTile {
     const int n = args_.visible + begin_ + r;
     return n < args_.keys ? n : args_.keys;
   }
-  // The number of keys of the split from `first` on that row r sees.
+  // Returns how many keys of the split that begins at key `first` row r sees.
   int seen_of(int r, int first) const {
     const int n = visible(r) - first;
     return n < 0 ? 0 : n < kExpandedSplitKeys ? n : kExpandedSplitKeys;
@@ -67,7 +67,7 @@ class ExpandedTile {
   }
 
   void add_split(int row, int rows, int first) {
-    const int seen = seen_of(row + rows - 1, first);  // the last row sees most
+    const int seen = seen_of(row + rows - 1, first);  // the last row sees the most keys
     if (seen == 0) return;
     dot_products<V, Products>(q_ + row * (dims_ + 16), dims_ + 16, rows, list_, 0, (seen + 3) / 4 * 4, dims_, scores_,
                               kScoreStride);
@@ -76,7 +76,7 @@ class ExpandedTile {
       const int own = seen_of(row + r, first);
       float &max = max_[row + r], &sum = sum_[row + r], m, z;
       softmax(scores_ + r * kScoreStride, own, seen, m, z);
-      old_factor[r] = 1.0F, new_factor[r] = 0.0F;  // for a row that sees nothing here
+      old_factor[r] = 1.0F, new_factor[r] = 0.0F;  // for a row that sees no key of this split
       if (first == 0) {
         max = m, sum = z;
       } else if (own > 0) {
@@ -101,8 +101,7 @@ class ExpandedTile {
     }
   }
 
-  // Turns the first `own` products into weights, and those from there to `seen` into 0; gives the weights' maximum and
-  // sum.
+  // Turns products [0, own) into weights and products [own, seen) into 0; sets *max and *sum of the weights.
   [[gnu::always_inline]] void softmax(float* s, int own, int seen, float& max, float& sum) {
     const V scale = V::broadcast(args_.scale), nothing = V::broadcast(-__builtin_inff());
     V m = nothing;

@@ -1,5 +1,5 @@
-// The base of every form of attention on the CPU: some rows of one span, and heads that share a key head. `out` holds
-// the weighted values of the keys that a row has seen, until finish() divides them by the sum of their weights.
+// The base of all attention kernels of the CPU: some rows of one span, and heads that share a key head. `out` holds the
+// weighted values of the keys that a row has seen, until finish() divides them by the sum of their weights.
 // Used by attend_columns.h and attend_tile.h.
 #pragma once
 
@@ -53,7 +53,7 @@ class AttendRows {
   const int begin_, rows_, head_begin_, heads_;
   const PlaneView *latent_, *window_;
   const Position first_;
-  unsigned seen_ = 0;     // rows that have had a split
+  unsigned seen_ = 0;     // bit r: row r has had a split
   float* max_ = nullptr;  // [rows_][heads_]
   float* sum_ = nullptr;
 };

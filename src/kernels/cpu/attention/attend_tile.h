@@ -1,8 +1,8 @@
-// Attention (kernels/ops/attention.h) over sixteen lanes V, in the order of Products (cpu/products.h).
+// Attention (kernels/ops/attention.h) over sixteen lanes V, in the order of Products (kernels/cpu/linear/products.h).
 //
-// A tile is up to kTileRows rows of one span. Keys that several of its rows see are decoded once. A row walks its keys
-// in the header's order: dot products of kHeadBlock heads, softmax, and the weighted values straight into `out`, which
-// holds the running V until the division at the end.
+// A tile is up to kTileRows rows of one span. Keys that several of its rows see are decoded once. A row's keys go in
+// the order of kernels/ops/attention.h: dot products of kHeadBlock heads, softmax, weighted values. These are added to
+// `out`, which holds the running sum until the division at the end.
 // Used by cpu_attend.isa.cc and kernels/cpu/avx512_bf16/bf16_attend.cc.
 #pragma once
 
@@ -16,8 +16,7 @@
 namespace sluice::cpu::SLUICE_ISA {
 
 inline constexpr int kTileRows = 16, kHeadBlock = 8, kRowsAhead = 8;
-inline constexpr std::size_t kSharedKeyCells = std::size_t{1}
-                                               << 18;  // selected keys are shared while they fit in 1 MiB
+inline constexpr std::size_t kSharedKeyCells = std::size_t{1} << 18;  // 1 MiB: most selected keys that are decoded once
 
 template <class V, class Products>
 class AttendTile : AttendRows {
@@ -108,6 +107,7 @@ class AttendTile : AttendRows {
   }
 
   int visible_entries(int r) const {
+    // A planted fault (Exec::fault_future_entries): the row sees the entries that the last row sees.
     const bool fault = span_.rows <= args_.fault_future_entries;
     return (position(fault ? rows_ - 1 : r) + 1) / args_.tokens_per_row;
   }
@@ -125,7 +125,8 @@ class AttendTile : AttendRows {
       add_keys(r, cut - base, position(r) + 1 - base);
     }
   }
-  // The position where a row's window is cut in two splits; `begin`: nowhere.
+  // The position where fault_chunk_anchored_splits (a planted fault) cuts a row's window in two splits; `begin`: no
+  // cut.
   Position window_cut(Position begin) const {
     return args_.fault_chunk_anchored_splits && span_.first_position > begin ? span_.first_position : begin;
   }
@@ -214,7 +215,7 @@ class AttendTile : AttendRows {
     for (; h + kSoftmaxHeads <= heads; h += kSoftmaxHeads) softmax_of<kSoftmaxHeads>(h, first, last, max, sum);
     for (; h < heads; ++h) softmax_of<1>(h, first, last, max, sum);
   }
-  // H heads at once: the maximum, the exponentials and the sum of one alone are chains that mostly wait.
+  // Does H heads at once, because the maximum and the sum of one head are chains that mostly wait.
   template <int H>
   [[gnu::always_inline]] void softmax_of(int head, int first, int last, float* max, float* sum) {
     using I = typename V::Int;
@@ -253,16 +254,16 @@ class AttendTile : AttendRows {
     }
   }
 
-  const int dims_;               // in cells
+  const int dims_;               // cells of a row
   const std::ptrdiff_t stride_;  // from one decoded key to the next
   int shared_ = 0;
   std::ptrdiff_t score_stride_ = 0;
-  const Cell** list_ = nullptr;     // the keys at hand
-  const Cell** entries_ = nullptr;  // [shared_]
-  Cell* keys_ = nullptr;            // decoded
-  Cell* queries_ = nullptr;         // [kHeadBlock][dims_], unless the queries are cells where they lie
+  const Cell** list_ = nullptr;     // the keys of the split at hand
+  const Cell** entries_ = nullptr;  // [shared_] decoded entries
+  Cell* keys_ = nullptr;            // decoded keys
+  Cell* queries_ = nullptr;         // [kHeadBlock][dims_], unused if the queries are f32 cells already
   float* scores_ = nullptr;         // [kHeadBlock][score_stride_]
-  float* row_ = nullptr;            // a key on its way to cells
+  float* row_ = nullptr;            // a decoded row, before it becomes cells
 };
 
 template <class V, class Products>

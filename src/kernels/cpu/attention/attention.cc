@@ -12,15 +12,16 @@ namespace sluice::cpu_ops {
 
 namespace {
 
-// The rows of one span that share decoded keys, anchored at absolute positions; on AMX tiles there are fewer if threads
-// would be idle.
+// The rows of one span that share decoded keys: a tile begins at a multiple of this in absolute positions. On AMX tiles
+// there are fewer rows if threads would be idle.
 constexpr int kTileRows = 16, kFewRows = 4;
-// If tiles of whole rows would leave threads idle, each tile is cut into a group of heads for each thread: multiples of
-// 4, or, on AMX tiles, of the 16 that these do at once. There are no more groups than that, since each decodes the keys
-// once more.
+// Returns the heads of a tile. If tiles with all heads would leave threads idle, each is cut into a group of heads for
+// each thread: a multiple of 4 heads, or of 16 on AMX tiles. More groups would not pay, because each group decodes the
+// keys again.
 int heads_per_tile(int threads, int row_tiles, int heads, bool tiles) {
   if (row_tiles % threads == 0 || row_tiles >= 4 * threads) return heads;
-  if (tiles && row_tiles >= threads) return heads;  // decoding is half of the work
+  // With more groups the keys, half of the work, would be decoded again.
+  if (tiles && row_tiles >= threads) return heads;
   const int multiple = tiles ? 16 : 4;
   return std::min(heads, ((heads + threads - 1) / threads + multiple - 1) / multiple * multiple);
 }
@@ -117,7 +118,7 @@ void attend_keys(const Exec& exec, const AttendArgs& args) {
 
 namespace {
 
-constexpr int kExpandedTileRows = 64;  // these stream a head's keys through the cache together
+constexpr int kExpandedTileRows = 64;  // rows that stream a head's keys through the cache together
 
 }  // namespace
 

@@ -22,7 +22,7 @@ struct Accumulator {  // sixteen channels of one window
   [[gnu::always_inline]] void add(V g, V u) {
     const V one = V::broadcast(1.0F);
     const auto first = equal(s, V::zero());
-    const auto keep = less_equal(g, m);  // the maximum stays
+    const auto keep = less_equal(g, m);  // lanes where the maximum stays
     const V e = exp(select(keep, g - m, m - g));
     s = select(first, one, select(keep, s + e, fma(s, e, one)));
     a = select(first, u, select(keep, fma(e, u, a), fma(a, e, u)));
@@ -35,7 +35,8 @@ struct Channels {  // sixteen channels of one span
   Accumulator<V> open, next;
 };
 
-// Channels [begin, begin + 16 * C), fewer at the end: C vectors at once, as a token is a long chain of operations.
+// Channels [begin, begin + 16 * C), fewer at the end. C vectors are computed at once, because one vector's operations
+// on a token are a long chain.
 template <class V, int C, bool kOverlap>
 [[gnu::always_inline]] inline void compress_channels(const CompressArgs& args, int span_index, int begin) {
   const RowSpan& span = args.step->spans[static_cast<std::size_t>(span_index)];

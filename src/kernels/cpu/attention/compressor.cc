@@ -9,7 +9,8 @@
 namespace sluice::cpu_ops {
 
 void compress(const Exec& exec, const CompressArgs& args) {
-  // A channel of a window is a chain over its tokens, so tiles are channels of a span. Short spans are worth few tiles.
+  // A window's channel is a chain over its tokens, so a tile is some channels of a whole span. Short spans get few
+  // tiles.
   constexpr int kTileChannels = 64;
   const int tiles_per_span = (args.dim + kTileChannels - 1) / kTileChannels;
   const int spans = static_cast<int>(args.step->spans.size());

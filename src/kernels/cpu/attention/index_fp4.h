@@ -21,10 +21,10 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// A query's block of 32 dims.
+// 32 dims of a query, with their scale s.
 struct IndexQueryBlock {
-  std::int32_t start;  // the start of a sum; by exponents with the exponent of s / 4 added
-  std::int32_t scale;  // the bits of s / 4; by exponents those of 12582912 s / 4
+  std::int32_t start;  // the start of a sum; with kByExponents the exponent of s / 4 is added
+  std::int32_t scale;  // the bits of s / 4; with kByExponents of 12582912 s / 4
   // Eight dims after the other, each eight as 0 2 4 6 1 3 5 7: the order of the nibbles of a dword.
   std::int8_t codes[32];
 };
@@ -49,7 +49,8 @@ class IndexFp4 {
     queries_ = reinterpret_cast<IndexQueryBlock*>(scales_ + scales);
     const float* q = args.q + static_cast<std::ptrdiff_t>(begin) * heads_ * args.dims;
     for (std::size_t i = 0; i < queries; ++i) code_query(q + i * kBlockDims, queries_[i]);
-    // The lines to fetch ahead for each block of a first row's products, so that all have been asked for at its end.
+    // The lines to fetch ahead during each block of the first row's products, so that all lines are requested by the
+    // end of that row.
     const int blocks = kKeys / 16 / kGroups * ((heads_ + kHeads - 1) / kHeads) * blocks_;
     ahead_ = (kKeys * ((args.dims / 2 + 63) / 64) + blocks - 1) / blocks;
   }
@@ -173,7 +174,7 @@ class IndexFp4 {
     return (x | x >> 16) & 0x00000000FFFFFFFFU;
   }
 
-  // The codes of blocks [block, block + count), four at most, of sixteen keys: a byte each.
+  // Returns the scale codes of blocks [block, block + count), at most four, of sixteen keys: a byte for each block.
   [[gnu::always_inline]] static I scale_codes(const RowRef* rows, int block, int count) {
     const std::byte* first = rows[0].scales;
     if (count == 4 && blocks_are_side_by_side(rows)) return I::load(reinterpret_cast<const std::int32_t*>(first));
@@ -184,7 +185,7 @@ class IndexFp4 {
     }
     return I::load(codes);
   }
-  // True for a page of keys of four blocks.
+  // Returns true if each row has four blocks and the rows follow each other in memory.
   [[gnu::always_inline]] static bool blocks_are_side_by_side(const RowRef* rows) {
     return rows[1].scales == rows[0].scales + 4 && rows[15].scales == rows[0].scales + 60;
   }
@@ -210,7 +211,7 @@ class IndexFp4 {
 
   int heads_, blocks_, begin_, ahead_;
   const RowRef* rows_ = nullptr;
-  unsigned decoded_ = 0;  // groups of the tile, by each first one of kGroups
+  unsigned decoded_ = 0;  // bit g: groups [g, g + kGroups) are decoded
   std::byte* keys_;
   float* scales_;
   IndexQueryBlock* queries_;

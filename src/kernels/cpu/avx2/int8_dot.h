@@ -1,4 +1,4 @@
-// Integer products (cpu/linear_int8.h), in pairs.
+// Integer products (kernels/cpu/linear/linear_int8.h), in pairs.
 #pragma once
 
 #include <type_traits>

@@ -1,5 +1,5 @@
-// Lines of weights as unsigned bytes, and the parts of cpu/linear_int8.h's Int8 that do not depend on the instruction
-// that multiplies them. The AVX2 kernels of integer products share them.
+// Lines of weights as unsigned bytes, and the parts of kernels/cpu/linear/linear_int8.h's Int8 that do not depend on
+// the instruction that multiplies them. The AVX2 kernels of integer products share them.
 // Used by int8_dot.h and kernels/cpu/avx2_vnni/int8_dot.h.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// A line of MXFP4 as 2 e2m1 + 12, and one of numbers of codes (cpu/linear_codes.h) as code + kOffset.
+// A line of MXFP4 as 2 e2m1 + 12, and one of numbers of codes (kernels/cpu/linear/linear_codes.h) as code + kOffset.
 struct E2m1Table {
   SLUICE_VEC static __m128i bytes() { return _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0); }
 };

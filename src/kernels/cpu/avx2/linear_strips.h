@@ -1,5 +1,5 @@
-// Packing at the speed of memory: whole lines (cpu/linear_layout.h) of 16 rows that all exist, by transposing in
-// registers.
+// Packing at the speed of memory: whole lines (kernels/cpu/linear/linear_layout.h) of 16 rows that all exist, by
+// transposing in registers.
 // Used by kernels/cpu/linear/linear_layout.cc.
 #pragma once
 

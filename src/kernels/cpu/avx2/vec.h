@@ -1,6 +1,6 @@
 // Sixteen f32 lanes in two AVX2 registers: the primitives over which cpu/*.h write every algorithm once.
-// cpu/avx512/vec.h has the same names. Everything is inlined, and lives in this ISA's own namespace, so that no code
-// compiled for this ISA can be linked into another one's.
+// kernels/cpu/avx512/vec.h has the same names. Everything is inlined, and lives in this ISA's own namespace, so that no
+// code compiled for this ISA can be linked into another one's.
 // Used by fp8_decoder.h, index_isa.h, int8_values.h and linear_formats.h.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Integer products (cpu/linear_int8.h) by AVX-VNNI, four in one instruction, for which AVX2 alone needs three: the same
-// sums.
+// Integer products (kernels/cpu/linear/linear_int8.h) by AVX-VNNI, four in one instruction, for which AVX2 alone needs
+// three: the same sums.
 #pragma once
 
 #include <type_traits>

@@ -1,5 +1,5 @@
-// The decoder of FP8 weights for this target (cpu/linear_fp8.isa.cc): lines in Fp8Order::kPlanes, through f16. The NaN
-// codes give 480.
+// The decoder of FP8 weights for this target (kernels/cpu/linear/linear_fp8.isa.cc): lines in Fp8Order::kPlanes,
+// through f16. The NaN codes give 480.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// The instructions of this target that the indexer's kernels use (cpu/index_fp4.h, cpu/index_pairs.h).
+// The instructions of this target that the indexer's kernels use (kernels/cpu/attention/index_fp4.h,
+// kernels/cpu/attention/index_pairs.h).
 #pragma once
 
 #include "kernels/cpu/attention/index_pairs.h"

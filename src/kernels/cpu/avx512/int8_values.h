@@ -1,5 +1,5 @@
-// Lines of weights as unsigned bytes, and the parts of cpu/linear_int8.h's Int8 that do not depend on the instruction
-// that multiplies them. The AVX-512 kernels of integer products share them.
+// Lines of weights as unsigned bytes, and the parts of kernels/cpu/linear/linear_int8.h's Int8 that do not depend on
+// the instruction that multiplies them. The AVX-512 kernels of integer products share them.
 // Used by kernels/cpu/avx512, kernels/cpu/avx512_amx and kernels/cpu/avx512_vnni.
 #pragma once
 
@@ -40,7 +40,7 @@ struct WholeBytes : LineBytes {
 SLUICE_VEC __m512i e2m1_bytes() {
   return _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
 }
-// A line of MXFP4 as 2 e2m1 + 12: low() the inputs 0 4 1 5, high() 2 6 3 7 (cpu/linear_layout.h).
+// A line of MXFP4 as 2 e2m1 + 12: low() the inputs 0 4 1 5, high() 2 6 3 7 (kernels/cpu/linear/linear_layout.h).
 class E2m1Bytes : public LineBytes {
  public:
   SLUICE_VEC static Bytes load(const std::byte* line) { return load_bytes(line); }
@@ -51,7 +51,7 @@ class E2m1Bytes : public LineBytes {
   __m512i values_ = e2m1_bytes();
 };
 
-// A line of numbers of codes (cpu/linear_codes.h) as code + kOffset, in the same places.
+// A line of numbers of codes (kernels/cpu/linear/linear_codes.h) as code + kOffset, in the same places.
 template <class Form, int kOffset>
 class LevelBytes : public LineBytes {
  public:

@@ -1,6 +1,6 @@
 // Sixteen f32 lanes in one AVX-512 register: the primitives over which cpu/*.h write every algorithm once.
-// cpu/avx2/vec.h has the same names. Everything is inlined, and lives in this ISA's own namespace, so that no code
-// compiled for this ISA can be linked into another one's.
+// kernels/cpu/avx2/vec.h has the same names. Everything is inlined, and lives in this ISA's own namespace, so that no
+// code compiled for this ISA can be linked into another one's.
 // Used by kernels/cpu/avx512, kernels/cpu/avx512_bf16 and kernels/cpu/avx512vbmi.
 #pragma once
 

@@ -1,5 +1,5 @@
 // MXFP4 weights times int8 inputs (kernels/ops/linear.h) on AMX, for many rows: the integers of a block of 32 inputs
-// are exact in any order, so these are the bits of cpu/linear_int8.h.
+// are exact in any order, so these are the bits of kernels/cpu/linear/linear_int8.h.
 //
 // A tile product multiplies 16 rows x 32 inputs by 32 inputs x 16 outputs. Its sums go through L1 to the vector
 // registers, where they meet their scales, which takes longer than the product.

@@ -1,5 +1,5 @@
-// Integer products (cpu/linear_int8.h) by AVX-512 VNNI, four in one instruction, for which AVX-512 BW needs three: the
-// same sums.
+// Integer products (kernels/cpu/linear/linear_int8.h) by AVX-512 VNNI, four in one instruction, for which AVX-512 BW
+// needs three: the same sums.
 // Used by kernels/cpu/avx512vbmi_vnni/linear_mxfp4.cc.
 #pragma once
 

@@ -1,8 +1,8 @@
-// A tile for some more rows than cpu/linear_direct.h has registers for, as speculative decoding has them. It goes block
-// by block, a few groups of outputs at a time, so that the sums of all rows and these groups fit in registers and each
-// weight is decoded once. Meanwhile y waits in L1, and so do the block's lines of the groups that come later. So memory
-// is not read in ascending order, which processors would fetch ahead by themselves; instead each line asks for the one
-// of a later block.
+// A tile for some more rows than kernels/cpu/linear/linear_direct.h has registers for, as speculative decoding has
+// them. It goes block by block, a few groups of outputs at a time, so that the sums of all rows and these groups fit in
+// registers and each weight is decoded once. Meanwhile y waits in L1, and so do the block's lines of the groups that
+// come later. So memory is not read in ascending order, which processors would fetch ahead by themselves; instead each
+// line asks for the one of a later block.
 // Used by linear_direct.h.
 #pragma once
 

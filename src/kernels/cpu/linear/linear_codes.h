@@ -1,4 +1,5 @@
-// Integer codes with scales (WeightFormat::kCodes) for kernels over the lines of cpu/linear_layout.h, sixteen lanes V.
+// Integer codes with scales (WeightFormat::kCodes) for kernels over the lines of kernels/cpu/linear/linear_layout.h,
+// sixteen lanes V.
 // Used by linear_codes.isa.cc and linear_int8.isa.cc.
 #pragma once
 
@@ -25,7 +26,7 @@ struct F32Scales {
   [[gnu::always_inline]] static V load(const std::byte* p) { return V::load(reinterpret_cast<const float*>(p)); }
 };
 
-// The facts of base/formats/block_codes.h about a type, for kernels. Types of one form have the same kernels.
+// The facts about a code type (base/formats/block_codes.h) that kernels need. Types with equal facts share kernels.
 template <class V, int kPartInputs, int kCodeBits, int kOffsetOfCode, bool kHasMin, bool kHalves, int (*kLevelOf)(int)>
 struct CodesForm {
   using Load = std::conditional_t<kHalves, F16Scales<V>, F32Scales<V>>;  // V load(p): 16 scales of kBytes each
@@ -35,8 +36,10 @@ struct CodesForm {
   // can be compared.
   template <int (*kFunction)(int)>
   using Function = std::integral_constant<int (*)(int), kFunction>;
+  // True if the bits are numbers of codes in a table (level()), instead of codes with an offset.
   static constexpr bool kNumbered = !std::is_same_v<Function<kLevelOf>, Function<nullptr>>;
-  static constexpr int level(int number) { return kLevelOf(number); }  // kNumbered
+  // The code that `number` stands for; only if kNumbered.
+  static constexpr int level(int number) { return kLevelOf(number); }
   static constexpr std::size_t kLineBytes = kCodeBits == 4 ? 64 : 128;
   static constexpr std::size_t kScaleBytes = (kHasMin ? 2 : 1) * Load::kBytes;
   static constexpr std::size_t kMinAt = kGroupOutputs * Load::kBytes;  // after a group's scales
@@ -46,14 +49,14 @@ using CodesFormOf =
     CodesForm<V, Type::kForm.inputs, Type::kForm.bits, Type::kForm.bits == 4 ? -Type::kForm.lowest : 128,
               Type::kForm.min, Type::kForm.f16, Type::kForm.level>;
 
-// Calls run.template operator()<CodesForm>() for the form of `type`.
+// Calls run.template operator()<CodesForm>() with the CodesForm of `type`.
 template <class V, class Run>
 void with_codes_form(DType type, const Run& run) {
   const bool known = BlockTypes::with(type, [&]<class Type>() { run.template operator()<CodesFormOf<V, Type>>(); });
   SLUICE_CHECK(known, "a type of integer codes");
 }
 
-// Returns the code from bit `kShift` of each lane on.
+// Returns the code that starts at bit kShift of each lane.
 template <int kShift, class Form, class V>
 [[gnu::always_inline]] inline V code_at(typename V::Int codes) {
   using I = typename V::Int;
@@ -73,7 +76,7 @@ template <int P, class Form, class V>
   odd = code_at<kShift + 16, Form, V>(codes);
 }
 
-// A Format of cpu/linear_tile.h: weights with their scales and minima, each product and sum rounded.
+// A Format of kernels/cpu/linear/linear_tile.h: weights with their scales and minima, each product and sum rounded.
 template <class V, class Form, RowsAtOnce kAtOnce>
 struct CodesAsFloats {
   using Scale = Unscaled<V>;

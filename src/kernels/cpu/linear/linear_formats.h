@@ -1,4 +1,5 @@
-// The formats and scales of cpu/linear_tile.h that need no instruction of their own, over sixteen lanes V.
+// The formats and scales of kernels/cpu/linear/linear_tile.h that need no instruction of their own, over sixteen lanes
+// V.
 // Used by kernels/cpu/avx2, kernels/cpu/avx512, kernels/cpu/avx512vbmi and kernels/cpu/linear.
 #pragma once
 
@@ -33,7 +34,7 @@ inline constexpr int kNarrowGroups = [] {
   return 1;
 }();
 
-// The codes of a form whose bits are numbers of codes (cpu/linear_codes.h).
+// The codes of a form whose bits are numbers of codes (kernels/cpu/linear/linear_codes.h).
 template <class Form>
 alignas(64) inline constexpr std::array<float, 16> kLevels = [] {
   std::array<float, 16> codes{};

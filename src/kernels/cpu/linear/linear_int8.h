@@ -1,5 +1,5 @@
-// Integer weights times int8 inputs (kernels/ops/linear.h, InputForm::kInt8), over the lines of cpu/linear_layout.h:
-// MXFP4 and integer codes.
+// Integer weights times int8 inputs (kernels/ops/linear.h, InputForm::kInt8), over the lines of
+// kernels/cpu/linear/linear_layout.h: MXFP4 and integer codes.
 //
 // A weight is an unsigned byte, its integer and an offset (2 e2m1 + 12 for MXFP4), so that one dot instruction
 // multiplies four of them by four codes. The accumulator starts at kQuantizedMagicBits less offset x sum of the inputs'
@@ -59,7 +59,8 @@ struct Mxfp4Int8Scales {
   }
 };
 
-// Form: a CodesForm (cpu/linear_codes.h); kOffset: the difference between the bytes of add_dot and the codes.
+// Form: a CodesForm (kernels/cpu/linear/linear_codes.h); kOffset: the difference between the bytes of add_dot and the
+// codes.
 template <class V, class Form, int kOffset>
 struct CodesInt8Scales {
   using I = typename V::Int;

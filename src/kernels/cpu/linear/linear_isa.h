@@ -1,4 +1,4 @@
-// The register tiles of the target's vectors, LinearIsa, and its decoder of FP4 (cpu/linear_tile.h).
+// The register tiles of the target's vectors, LinearIsa, and its decoder of FP4 (kernels/cpu/linear/linear_tile.h).
 // Used by kernels/cpu/linear.
 #pragma once
 

@@ -73,7 +73,7 @@ struct LinearLayout {
 // Packs outputs [begin, end); begin is a multiple of a tile's outputs.
 void pack_linear(const WeightView& view, int tile_groups, Fp8Order order, int begin, int end, std::byte* packed);
 
-// Packs integer codes (WeightFormat::kCodes) into lines (cpu/linear_layout.h).
+// Packs integer codes (WeightFormat::kCodes) into lines (kernels/cpu/linear/linear_layout.h).
 
 // Packs tile `tile`, to `to`.
 void pack_codes_tile(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to);

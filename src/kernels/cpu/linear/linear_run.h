@@ -1,5 +1,5 @@
-// A kernel of linears (cpu/kernel_list.h) for one format by multiply-adds. It computes outputs [begin, end) of a job;
-// begin is a multiple of a tile's outputs, or with one row of a group's. Inputs in bf16 are widened first.
+// A kernel of linears (kernels/cpu/kernel_list.h) for one format by multiply-adds. It computes outputs [begin, end) of
+// a job; begin is a multiple of a tile's outputs, or with one row of a group's. Inputs in bf16 are widened first.
 // Used by kernels/cpu/linear.
 #pragma once
 
@@ -42,7 +42,7 @@ void run_many(const LinearJob& any_job, int rows, int begin, int end) {
 
 }  // namespace sluice::cpu::SLUICE_ISA
 
-// Defines the functions `name`, for few rows of a Format (cpu/linear_tile.h), and name_panels, for many.
+// Defines the functions `name`, for few rows of a Format (kernels/cpu/linear/linear_tile.h), and name_panels, for many.
 #define SLUICE_LINEAR_FORMAT(name, Format)                                 \
   void name(const LinearJob& job, int rows, int begin, int end) {          \
     run_few<LinearIsa, Format>(job, rows, begin, end);                     \

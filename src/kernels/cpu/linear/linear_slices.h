@@ -7,8 +7,8 @@
 //
 // Few rows decode weights in registers (SlicesDirect). Many rows decode 128 inputs of a tile into a panel of f32 in L1
 // and multiply it with all rows (SlicesPanels). The even inputs of a slice come first, then its odd ones, so that a
-// register tile has as many sums as in cpu/linear_panel.h. Formats are those of cpu/linear_tile.h, without scales in
-// pair().
+// register tile has as many sums as in kernels/cpu/linear/linear_panel.h. Formats are those of
+// kernels/cpu/linear/linear_tile.h, without scales in pair().
 // Used by linear_slices.isa.cc and linear_slices_fp8.isa.cc.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The linear kernels of a vector ISA, written once over its lanes (cpu/<isa>/vec.h). There are two ways to compute a
-// tile, of equal bits:
+// The linear kernels of a vector ISA, written once over its lanes (kernels/cpu/<isa>/vec.h). There are two ways to
+// compute a tile, of equal bits:
 //
 //   direct  (linear_direct.h)  few rows: a line of weights is decoded in registers for several rows at once
 //   panel   (linear_panel.h)   many rows: weights are decoded to f32 in a buffer in L1 and multiplied with all rows

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostKeyHeads = 128;
 
-// The planes of the key heads, which differ in their bytes alone.
+// The planes of the key heads, which differ in their base address alone.
 struct HeadPlanes {
   PlaneView first;
   std::byte* bases[kMostKeyHeads];
@@ -28,21 +28,21 @@ struct HeadPlanes {
   }
 };
 
-// A part of the keys of a row: items of its list of latent rows, or positions.
+// A split of a row's keys: items of its list of latent rows, or positions of its window.
 struct KeySplit {
   bool window;
   int first, count;
 };
 
 struct AttendPlan {
-  AttendArgs args;  // except the pointers to the host's structs
+  AttendArgs args;  // its `step`, `latent` and `window` point to host memory: the fields below replace them
   StepTables step;
   HeadPlanes latent, window;
   int spans, first_row;
-  int queries, groups;     // most heads of a team, and teams for all heads of a row
-  int first_item, splits;  // the launch's first group of rows; most splits of a row, 0: one team does them all
+  int queries, groups;  // heads of a team (the last of a key head may have fewer); teams of a row
+  int first_item, splits;  // the launch's first (row, group); most splits of a row, 0: a team does all
   AttendShape shape;
-  float* partials;  // [item - first_item][splits][kQueries][value_dims + 2]: m, z, v
+  float* partials;  // [item - first_item][splits][kQueries][value_dims + 2]: m, z, V of a split
 
   SLUICE_DEVICE RowSpan span_of(int row) const { return span_of_row(args.spans.data(), spans, row); }
   SLUICE_DEVICE int latent_count(Position p, int row) const {
@@ -50,6 +50,7 @@ struct AttendPlan {
   }
   SLUICE_DEVICE int window_first(Position p) const { return SLUICE_CUDA_OPS::window_first(args, p); }
   SLUICE_DEVICE bool cut_window(const RowSpan& span, Position p) const {
+    // A planted fault (Exec::fault_chunk_anchored_splits).
     return args.fault_chunk_anchored_splits && span.first_position > window_first(p);
   }
   SLUICE_DEVICE int split_count(const RowSpan& span, Position p, int row) const {
@@ -85,7 +86,7 @@ struct AttendPlan {
   }
 };
 
-// Cached rows as keys of a split.
+// The keys of a split, read from cached rows.
 struct CachedKeys {
   const AttendPlan& plan;
   const RowSpan& span;
@@ -102,7 +103,7 @@ struct CachedKeys {
                            int stride) const {
     const PlaneView plane = (split.window ? plan.window : plan.latent).of(key_head);
     team.each([&](int t) {
-      // Eight threads have a key, so that the addresses of all are found at once.
+      // Eight threads share a key, so that the addresses of all keys are looked up at once.
       const int of_key = t % 8, index = t / 8;
       if (index >= count) return;
       const RowRef ref = key(plane, i + index);
@@ -159,7 +160,7 @@ struct Attend {
   }
 };
 
-// Each team has a query of an item, and each thread a value dim.
+// Each team has a query of an item (a row and a group of heads), and each thread some value dims.
 struct MergeSplits {
   static constexpr int kThreads = 128;
   AttendPlan plan;
@@ -211,7 +212,7 @@ HeadPlanes planes_of(const PlaneView* planes, int key_heads) {
   return result;
 }
 
-// Returns the splits of the row with the most, of the given spans in the host's tables.
+// Returns the largest number of splits of a row in `spans`, which are the host's copy.
 int most_splits(const AttendArgs& args, std::span<const RowSpan> spans) {
   int most = 0;
   for (const RowSpan& span : spans) {
@@ -233,7 +234,7 @@ void launch_attend(const Exec& exec, AttendPlan plan, int items, int splits) {
   const std::size_t item_bytes =
       static_cast<std::size_t>(splits) * kQueries * static_cast<std::size_t>(plan.shape.value_dims + 2) * sizeof(float);
   const int at_once = static_cast<int>(std::min<std::size_t>(kCudaWorkspaceBytes / item_bytes, INT32_MAX));
-  if (at_once == 0) {  // the context is too long for that
+  if (at_once == 0) {  // the workspace is too small for one item's splits
     launch(exec, items, Attend<kColumns>{plan}, shared_bytes);
     return;
   }
@@ -260,6 +261,7 @@ void attend_keys(const Exec& exec, const AttendArgs& args) {
   plan.step = *args.step;
   plan.latent = planes_of(args.latent, args.key_heads);
   plan.window = planes_of(args.window, args.key_heads);
+  // f32 rows hold values that are not bf16, so they are multiplied in f32 (kernels/ops/attention.h).
   for (const PlaneView* rows : {args.latent, args.window}) {
     if (rows != nullptr && rows->format.codec == RowCodec::kF32) plan.args.bf16 = false;
   }

@@ -22,12 +22,12 @@ struct Activate {
   }
 };
 
-// Makes m in the form of a product with int8 inputs.
+// Computes m (the activation, kernels/ops/experts.h) and quantises it to blocks of int8.
 struct ActivateAndQuantize {
   static constexpr int kThreads = 16;
   ActivationValues values;
   QuantizedBlock* to;
-  int blocks;  // blocks of a row
+  int blocks;  // the blocks of a row
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int row = team.index / blocks, first = team.index % blocks * kQuantizedInputs;
@@ -35,7 +35,7 @@ struct ActivateAndQuantize {
   }
 };
 
-// The floats of m of a row: floats, or blocks of integers, of which one takes 12.
+// The room for a row of m, in floats: m as floats, or as int8 blocks, each of which takes the room of 12 floats.
 std::size_t inner_floats(std::size_t dim) {
   return std::max(dim, static_cast<std::size_t>(input_floats(InputForm::kInt8, static_cast<int>(dim))));
 }
@@ -85,7 +85,8 @@ LinearProduct product_of(const LinearWeight& weight, const float* x, const std::
           .ldy = weight.out()};
 }
 
-// The product of the op's rows from `first` on, in the form that the weight multiplies if an op before has made it.
+// Returns the product with the op's rows from `first` on. It reads x in the weight's input form if an earlier op made
+// that, else as floats.
 LinearProduct product_of(const LinearWeight& weight, const Rows& x, int first, const std::int32_t* x_rows, float* y) {
   const InputForm form = values_form(weight.input_form());
   const bool prepared = form != InputForm::kF32 && x.form(form) != nullptr;
@@ -96,8 +97,8 @@ LinearProduct product_of(const LinearWeight& weight, const Rows& x, int first, c
   return product;
 }
 
-// Makes a share of m and brings those of all ranks together where the product expects its inputs: in its form if a
-// share is whole blocks of that. The memory of gate and up in `values` is free afterwards.
+// Computes this rank's share of m and gathers all ranks' shares at `inner`. They travel in the product's input form if
+// a share is whole blocks of it, else as floats. The memory of gate and up in `values` is free afterwards.
 void gather_activation(const Exec& exec, int rows, const ActivationValues& values, float* gate, float* up, float* inner,
                        LinearProduct& product) {
   const int share = values.dim, all = product.weight.in;
@@ -110,8 +111,8 @@ void gather_activation(const Exec& exec, int rows, const ActivationValues& value
   product.ldx = of_all;
 }
 
-// The product with m of rows, which `values` gives, made at `inner` in a form that the kernel can multiply. The memory
-// of gate and up in `values` is free afterwards.
+// Writes m, which `values` computes, at `inner` in a form that the kernel can multiply, and returns the product with
+// it. The memory of gate and up in `values` is free afterwards.
 LinearProduct product_with_activation(const Exec& exec, int rows, const ActivationValues& values, float* gate,
                                       float* up, const LinearWeight& down, float* inner, float* y) {
   LinearProduct product = product_of(down, inner, nullptr, y);
@@ -133,7 +134,7 @@ void run_routed(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
   const int pairs = rows * args.slots;
   const bool many = pairs > kAlonePairs;
   list_pairs(exec, args, first, rows, kManyRows, work.lists);
-  const ExpertWeights& expert = args.experts[0];  // all are alike
+  const ExpertWeights& expert = args.experts[0];  // all experts have the same shapes and formats
   const auto grouped = [&](LinearProduct product, const RowGroup* of_role) {
     product.groups = of_role;
     product.group_count = groups;
@@ -142,6 +143,7 @@ void run_routed(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
   const LinearProduct inner[] = {
       grouped(product_of(expert.gate, args.x, first, work.lists.rows, work.gate), work.lists.gate),
       grouped(product_of(expert.up, args.x, first, work.lists.rows, work.up), work.lists.up)};
+  // 0 rows: products with groups have the rows of their groups.
   multiply(exec, 0, many, inner);
   const int inter = expert.gate.out();
   const ActivationValues values{work.gate,       work.up,     work.lists.weights, inter,
@@ -184,7 +186,7 @@ void experts(const Exec& exec, const ExpertsArgs& args) {
   if (args.rows == 0) return;
   check_alike(args);
   check_shares(exec, args);
-  int piece = args.rows;  // rows at once
+  int piece = args.rows;  // rows of one pass
   while (piece > 1 && work_bytes(args, piece) > kCudaWorkspaceBytes) piece = (piece + 1) / 2;
   for (int first = 0; first < args.rows; first += piece) {
     const int rows = std::min(piece, args.rows - first), groups = groups_of(args, rows, kManyRows);
