@@ -16,22 +16,22 @@ namespace sluice {
 
 enum class ActivationKind { kSwish, kGeluTanh };
 
-// 2 sqrt(2 / pi), and the same times 0.044715.
+// 2 sqrt(2 / pi), and that times 0.044715.
 inline constexpr float kGeluLine = 1.59576912160573071F, kGeluCube = 0.07135481627159518F;
 
 struct Activation {
   ActivationKind kind = ActivationKind::kSwish;
   float alpha = 1.0F;      // for kSwish
   float limit = 0.0F;      // L; 0: no limit
-  float up_offset = 0.0F;  // 1: gpt-oss
+  float up_offset = 0.0F;  // 1 for gpt-oss, else 0
 
   bool operator==(const Activation&) const = default;
 
-  // -0 leaves every b as it is, a zero's sign included; + 0 would not.
+  // Returns -0 for no offset: b + -0 is b for every b, but -0 + 0 would be +0.
   SLUICE_HD float added() const { return up_offset == 0.0F ? -0.0F : up_offset; }
 };
 
-// Returns the activation's value. kSwishAlone: for a kernel that has no other kind.
+// Returns m. kSwishAlone: the kernel is compiled for kSwish only.
 template <bool kSwishAlone = false>
 SLUICE_HD inline float activated(const Activation& of, float a, float b, float weight) {
   if (of.limit > 0.0F) {

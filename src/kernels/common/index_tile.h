@@ -18,7 +18,7 @@ struct IndexCandidates {
 
   std::int32_t* keys = nullptr;     // order_key() of the scores, [capacity + kSlack]
   std::int32_t* entries = nullptr;  // ascending, [capacity + kSlack]
-  int capacity = 0;                 // 0: keeps none
+  int capacity = 0;                 // 0: the row keeps no candidates
   int count = 0;
   std::int32_t bound = INT32_MIN;  // below every order_key()
 };
@@ -31,10 +31,11 @@ struct IndexTile {
   const IndexSelectArgs* args;
   int span, begin, end;
   std::int32_t first, last;
-  IndexCandidates* candidates;  // [end - begin]
+  IndexCandidates* candidates;  // one for each row, [end - begin]
 };
 
-// The functions are always inlined: kernels of every ISA use them, and a copy compiled for one must not serve another.
+// The functions are always inlined, because a copy that was compiled for one ISA must not be linked into another's
+// code.
 
 // Returns one past the last entry that a row of `span` sees.
 [[gnu::always_inline]] inline std::int32_t visible_entries(const IndexSelectArgs& args, const RowSpan& span, int row) {
@@ -45,7 +46,7 @@ struct IndexTile {
   return visible - args.first_entry <= args.top_k;
 }
 
-// Finds where entries [first, first + count) of a span lie.
+// Finds the addresses of entries [first, first + count) of a span.
 [[gnu::always_inline]] inline void index_rows(const StepTables& step, const RowSpan& span, const PlaneView& keys,
                                               std::int32_t first, int count, RowRef* rows) {
   std::int32_t page = first / keys.rows_per_page;

@@ -21,7 +21,7 @@ inline constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;  // C
 inline constexpr float kExp0 = 1.9875691500e-4F, kExp1 = 1.3981999507e-3F, kExp2 = 8.3334519073e-3F,
                        kExp3 = 4.1665795894e-2F, kExp4 = 1.6666665459e-1F, kExp5 = 5.0000001201e-1F;
 
-// The same of (log(1 + f) - f + f^2 / 2) / f^3 on sqrt(1/2) - 1 <= f <= sqrt(2) - 1.
+// Minimax polynomial of (log(1 + f) - f + f^2 / 2) / f^3 on sqrt(1/2) - 1 <= f <= sqrt(2) - 1.
 inline constexpr float kLog0 = 7.0376836292e-2F, kLog1 = -1.1514610310e-1F, kLog2 = 1.1676998740e-1F,
                        kLog3 = -1.2420140846e-1F, kLog4 = 1.4249322787e-1F, kLog5 = -1.6668057665e-1F,
                        kLog6 = 2.0000714765e-1F, kLog7 = -2.4999993993e-1F, kLog8 = 3.3333331174e-1F;
@@ -46,7 +46,7 @@ SLUICE_HD inline float exp_f32(float x) {
   return p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((rest + 127) << 23);
 }
 
-// log((1 + f) * 2^e), for f where the polynomial holds.
+// Returns log((1 + f) * 2^e) for f in the polynomial's range.
 SLUICE_HD inline float log_of_parts(float f, int e) {
   const float z = f * f;
   float p = std::fma(kLog0, f, kLog1);
@@ -67,11 +67,12 @@ SLUICE_HD inline float log_of_parts(float f, int e) {
 SLUICE_HD inline int log_exponent(float x) {
   return (std::bit_cast<std::int32_t>(x) - kSqrtHalfBits) >> 23;
 }
-SLUICE_HD inline float log_f32(float x) {  // x normal and positive
+SLUICE_HD inline float log_f32(float x) {  // x must be normal and positive
   const int e = log_exponent(x);
   return log_of_parts(std::bit_cast<float>(std::bit_cast<std::int32_t>(x) - e * (1 << 23)) - 1.0F, e);
 }
-// log(1 + x) for |x| <= 1/2: computed as log_f32(1 + x), but if e is 0 the rounding of 1 + x does not enter.
+// Returns log(1 + x) for |x| <= 1/2, computed as log_f32(1 + x). If the exponent e is 0, f is x itself, so 1 + x is not
+// rounded.
 SLUICE_HD inline float log1p_f32(float x) {
   return log_exponent(1.0F + x) == 0 ? log_of_parts(x, 0) : log_f32(1.0F + x);
 }
@@ -79,9 +80,9 @@ SLUICE_HD inline float log1p_f32(float x) {
 SLUICE_HD inline float sigmoid_f32(float x) {
   return 1.0F / (1.0F + exp_f32(-x));
 }
-// ln(1 + e^x); x itself above 20 (docs/models/deepseek_v4.md §8.1). With u = 1 + e^x rounded, log(u) * (e^x / (u - 1))
-// undoes the rounding of the sum (Kahan): without it a small e^x loses all its digits, and with it the weight of an
-// unlikely expert.
+// Returns ln(1 + e^x), or x if it is above 20 (docs/models/deepseek_v4.md §8.1). With u = 1 + e^x rounded, log(u) *
+// (e^x / (u - 1)) undoes the rounding of the sum (Kahan): without it a small e^x loses all its digits, and with it the
+// weight of an unlikely expert.
 SLUICE_HD inline float softplus_f32(float x) {
   const float e = exp_f32(x);
   const float u = 1.0F + e;

@@ -12,7 +12,7 @@ namespace sluice {
 // Marks a group that is left out, or an expert already chosen: below the key of every score.
 inline constexpr std::int32_t kNoKey = INT32_MIN;
 
-// keys[e]: the order key of biased score biased[e]. Keys of groups that are not kept become kNoKey. group_keys
+// keys[e] is the order key of biased[e], a biased score. Keys of groups that are not kept become kNoKey. group_keys
 // [groups] is scratch.
 SLUICE_HD inline void keep_best_groups(const RouteArgs& args, const float* biased, std::int32_t* keys,
                                        std::int32_t* group_keys) {
@@ -29,7 +29,8 @@ SLUICE_HD inline void keep_best_groups(const RouteArgs& args, const float* biase
     }
     group_keys[g] = args.group_score == GroupScore::kLargest ? keys[best] : order_key(biased[best] + biased[second]);
   }
-  for (int left = args.groups - args.kept_groups; left > 0; --left) {  // drops the worst group, the last one of equals
+  // Drops the worst group; of equal groups, the last.
+  for (int left = args.groups - args.kept_groups; left > 0; --left) {
     int worst = -1;
     for (int g = 0; g < args.groups; ++g) {
       if (group_keys[g] != kNoKey && (worst < 0 || group_keys[g] <= group_keys[worst])) worst = g;

@@ -20,7 +20,7 @@ void copy_share(int rows, int width, const float* from, std::ptrdiff_t ld_from, 
   for (int t = 0; t < rows; ++t) std::copy_n(from + t * ld_from, width, to + t * ld);
 }
 
-// True if the values of `to` are read, be it only to make a form of them.
+// True if the values of `to` are needed, by readers or to make a form from them.
 bool brings_values(const AllGatherArgs& args) {
   return !args.forms_only || std::ranges::any_of(kPreparedForms, [&](InputForm form) {
     return args.to.form(form) != nullptr && !joins(args, form);

@@ -7,7 +7,7 @@ namespace sluice::composed {
 
 void attend(const Exec& exec, const AttendArgs& args) {
   if (args.spans.empty()) return;
-  // The span comes from the host's tables: those of args are an address of the device.
+  // Reads the span from the host's tables, because args.spans is an address of the device.
   const std::ptrdiff_t first =
       args.step->host_spans[static_cast<std::size_t>(args.spans.data() - args.step->spans.data())].row_begin;
   const int heads = args.heads, rows = args.rows;

@@ -30,7 +30,7 @@ inline void make_forms(const Exec& exec, int count, const Rows& rows) {
   }
 }
 
-// y = the RMS norm of x, and its forms that have memory. May run in place.
+// Writes the RMS norm of x to y, and makes those forms of y that have memory. May run in place.
 inline void norm_to(const Exec& exec, int count, const float* x, std::ptrdiff_t ldx, const float* norm, float eps,
                     const Rows& y) {
   norm_inputs(exec, {{count, y.columns, x, ldx, norm, eps, y.values, y.ld}, y});
@@ -51,7 +51,7 @@ inline LinearJob product_of(const LinearWeight& weight, const Rows& x, int part,
   return {.weight = &weight, .x = x.values + part * x.part_step, .ldx = x.ld, .y = y, .ldy = ldy};
 }
 
-// True if heads are normed in a pass before they are rotated, not in the same one.
+// True if heads are normed in a separate pass before they are rotated.
 inline bool norms_apart(const HeadForm& form) {
   return form.eps >= 0.0F && (form.norm != nullptr || form.rope.table == nullptr);
 }
@@ -76,14 +76,13 @@ inline void form_heads(const Exec& exec, const HeadForm& form, int rows, int hea
   if (form.rope.table != nullptr) rope_heads(exec, rotation_of(form, rows, heads, head_dim, x, ldx, positions));
 }
 
-// The pieces of composed ops that a device can put together in another way (kernels/cpu/composed_ops.cc). For
-// project(): products_of() appends its products to `jobs`; finish_product() does the work that follows a product, for
-// `rows` rows.
+// Parts of composed ops that a device can combine in another way (kernels/cpu/composed_ops.cc). For project():
+// products_of() appends its products to `jobs`; finish_product() does the work that follows a product, for `rows` rows.
 void products_of(const ProjectArgs& args, std::vector<LinearJob>& jobs);
 void finish_product(const Exec& exec, int rows, const Product& product);
 
-// For store_kv(): where a kind's rows are in the step; pooling of its windows; writing some of its rows, from kind.x
-// on; and all steps for a kind.
+// For store_kv(), in this order: finds where a kind's rows are in the step; pools its windows; writes some of its rows,
+// which begin at kind.x; does all these steps for a kind.
 struct PlacedRows {
   int first = 0, rows = 0;  // the kind's rows [first, first + rows)
   const Position* positions = nullptr;

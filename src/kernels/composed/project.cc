@@ -36,7 +36,7 @@ void finish_product(const Exec& exec, int rows, const Product& product) {
 }
 
 void project(const Exec& exec, const ProjectArgs& args) {
-  thread_local std::vector<LinearJob> jobs;  // reused, so that a step allocates nothing once warm
+  thread_local std::vector<LinearJob> jobs;  // reused, so that later steps allocate nothing
   products_of(args, jobs);
   linear(exec, {args.rows, jobs});
   for (int i = 0; i < args.count; ++i) finish_product(exec, args.rows, args.products[static_cast<std::size_t>(i)]);

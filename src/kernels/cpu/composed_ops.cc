@@ -1,6 +1,6 @@
-// The CPU's composed ops (kernels/ops/ops.h). They are made of the same parts as everywhere, but a few rows go through
-// all parts of an op instead of all rows through one part after the other. So a step of one row has one call where it
-// would have ten, and more rows are shared among the threads in one fork.
+// The CPU's composed ops (kernels/ops/ops.h). They consist of the same parts as on every device. But each thread sends
+// a few rows through all parts of an op, instead of all threads sending all rows through one part after the other. So
+// an op forks once, and a step of one row makes one call instead of ten.
 // Called through the table of ops (kernels/ops/ops.h).
 #include <algorithm>
 #include <functional>
@@ -13,7 +13,7 @@
 namespace sluice::cpu_ops {
 namespace {
 
-// Calls part(exec of this thread, begin, end) for pieces of rows [0, rows).
+// Cuts rows [0, rows) into pieces and calls part(exec, begin, end) for each, with an exec of its thread alone.
 template <class Part>
 void by_rows(const Exec& exec, int rows, std::size_t operations_per_row, const Part& part) {
   const Exec inner = on_this_thread(exec);
@@ -27,7 +27,7 @@ bool has_forms(const Rows& rows) {
 }  // namespace
 
 void project(const Exec& exec, const ProjectArgs& args) {
-  thread_local std::vector<LinearJob> jobs;  // reused, so that a step allocates nothing once warm
+  thread_local std::vector<LinearJob> jobs;  // reused, so that later steps allocate nothing
   composed::products_of(args, jobs);
   cpu_ops::linear(exec, {args.rows, jobs});
   const std::span<const Product> products(args.products.data(), static_cast<std::size_t>(args.count));
@@ -58,7 +58,7 @@ void store_kv(const Exec& exec, const StoreKvArgs& args) {
     composed::PlacedRows rows;
   };
   thread_local std::vector<Piece> of_thread;
-  std::vector<Piece>& pieces = of_thread;  // the threads of the pool read this one's
+  std::vector<Piece>& pieces = of_thread;  // a reference, since a pool's thread would name its own thread_local
   pieces.clear();
   constexpr int kOperationsPerValue = 32;
   const std::span<const KvRows> kinds(args.kinds.data(), static_cast<std::size_t>(args.count));

@@ -17,18 +17,18 @@ namespace sluice::cpu_ops {
 
 namespace {
 
-// The memory of a call, reused between calls, so that a step allocates nothing once warm.
+// The memory of a call, reused between calls, so that later steps allocate nothing.
 struct ExpertsScratch {
   // The (row, slot) pairs of one expert, which are contiguous once sorted; the shared expert is a group of all rows.
   struct Group {
     const ExpertWeights* weights;
-    const std::int32_t* x_rows;     // [rows], null for all rows
-    const float* row_weights;       // [rows], null for 1
+    const std::int32_t* x_rows;     // [rows], the rows of x; null: all rows
+    const float* row_weights;       // [rows]; null: all are 1
     float *gate, *up, *down, *out;  // [rows, inter], [rows, inter], inputs of the down product, its outputs
     int rows;
     ExpertBiases biases;           // this expert's: [inter], [inter], [hidden]
     std::byte* x_tiles = nullptr;  // gate's and up's inputs as tiles, for kernels that want them; null: row by row
-    bool down_tiles = false;       // the same for `down`
+    bool down_tiles = false;       // true if `down` has its inputs as tiles
     float* gathered = nullptr;     // [rows, inputs of down]: the activations of all ranks; null: gate has them all
   };
   std::vector<Group> groups;
@@ -36,9 +36,9 @@ struct ExpertsScratch {
     int group, row;
   };
   std::vector<RowBlock> blocks;                             // blocks of the groups whose inputs become tiles
-  std::vector<std::int32_t> first, sorted_rows, positions;  // by expert, by sorted pair, by (row, slot)
+  std::vector<std::int32_t> first, sorted_rows, positions;  // indexed by expert, by sorted pair, and by (row, slot)
   FloatBuffer row_weights, gate, up, gathered, down, outputs, tiles;
-  std::array<FloatBuffer, kInputForms> inputs;  // by InputForm; x itself where that is kF32
+  std::array<FloatBuffer, kInputForms> inputs;  // x in each InputForm; kF32 is x itself
 };
 
 using Group = ExpertsScratch::Group;
@@ -58,7 +58,7 @@ void sort_pairs(const ExpertsArgs& args, ExpertsScratch& scratch) {
     scratch.positions[p] = static_cast<std::int32_t>(at);
     weights[at] = args.expert_weights[p];
   }
-  // Placing moved every start to its end, which is the next one's start.
+  // The loop above moved each expert's start to its end, which is the start of the next expert.
   for (std::size_t e = scratch.first.size() - 1; e > 0; --e) scratch.first[e] = scratch.first[e - 1];
   scratch.first[0] = 0;
 }
@@ -144,7 +144,8 @@ const float* inputs_of(const ExpertsArgs& args, ExpertsScratch& scratch, const L
   return args.x.form(form) != nullptr ? args.x.form(form) : scratch.inputs[static_cast<std::size_t>(form)].get(0);
 }
 
-// y = y + weight * bias for the outputs of one piece, [rows, columns]; bias null: none; row_weights null: 1.
+// y = y + weight * bias for the outputs of one piece, [rows, columns]. Without a bias (null) y stays; row_weights null:
+// all are 1.
 void add_biases(const LinearPiece& piece, const float* bias, const float* row_weights, float* y, int columns) {
   for (int r = piece.row_begin; bias != nullptr && r < piece.row_end; ++r) {
     const float weight = row_weights != nullptr ? row_weights[r] : 1.0F;
@@ -256,7 +257,7 @@ void make_tiles(const Exec& exec, const ExpertsArgs& args, ExpertsScratch& scrat
   exec.pool->run(static_cast<int>(scratch.blocks.size()), std::ref(put));
 }
 
-// y = y + x, then + z, which null is not there.
+// y = y + x, then y + z unless z is null.
 void add_rows(int count, const float* x, const float* z, float* y) {
   if (z == nullptr) {
     for (int i = 0; i < count; ++i) y[i] += x[i];
@@ -291,7 +292,7 @@ void combine_rows(const ExpertsArgs& args, const ExpertsScratch& scratch, const 
 
 void experts(const Exec& exec, const ExpertsArgs& args) {
   thread_local ExpertsScratch of_thread;
-  ExpertsScratch& scratch = of_thread;  // the threads of the pool work in the caller's
+  ExpertsScratch& scratch = of_thread;  // a reference, since a pool's thread would name its own thread_local
   if (args.rows == 0) return;
   sort_pairs(args, scratch);
   const LinearKernels& linear = exec.kernels->linear;

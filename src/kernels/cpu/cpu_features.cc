@@ -88,7 +88,7 @@ bool processor_has(CpuFeature feature) {
 
 CpuFeatures CpuFeatures::without(CpuFeature feature) const {
   CpuFeatures left;
-  for (const Known& known : kKnown) {  // a feature comes after those that it builds on
+  for (const Known& known : kKnown) {  // kKnown lists a feature after those that it builds on
     if (known.feature != feature && has(known.feature) && left.has_all(known.builds_on))
       left = left.with(known.feature);
   }

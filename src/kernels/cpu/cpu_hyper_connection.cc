@@ -23,10 +23,10 @@ constexpr int kMostMixes = 24;
 // it. It is for weights without scales, which are one tile of lines: there blocks lie one after the other.
 class BlockSums {
  public:
-  // With more rows there are enough pieces without this.
+  // With more rows there are enough pieces for all threads without cutting the inputs.
   static constexpr int kMostRows = 128;
 
-  // True if the weights are such lines, of whole blocks.
+  // True if the weights have no scales and are whole blocks, as this class needs.
   static bool are_lines(const HyperConnectionWeights& weights) {
     const auto fits = [&](const LinearWeight& weight) {
       return weight.out() == 0 || (weight.view().format == WeightFormat::kF32 && weight.packed_bytes() > 0 &&
@@ -42,7 +42,8 @@ class BlockSums {
     const int block = first.view().block_inputs();
     rows_ = args.rows, mixes_ = args.post == nullptr ? kHcStreams : kMostMixes, blocks_ = first.in() / block;
     float* sums = sums_.get(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(blocks_ * mixes_));
-    // A piece takes a few microseconds for one row, and there are enough pieces for threads of unequal speed.
+    // About four pieces a thread, so that threads of unequal speed finish together. A piece takes some microseconds for
+    // one row.
     const int per_piece = std::max(1, blocks_ / (4 * exec.pool->threads()));
     const auto piece = [&](int index, int) {
       for (int b = index * per_piece; b < std::min(blocks_, (index + 1) * per_piece); ++b) {
@@ -94,8 +95,9 @@ void mix_then(const Exec& exec, const HcMixArgs& args, std::size_t operations_af
   const int mixes = head ? kHcStreams : kMostMixes, in = kHcStreams * args.dim;
   SLUICE_CHECK(first.in() == in && first.out() + second.out() == mixes, "fn maps the streams to the mixes");
   thread_local BlockSums of_thread;
-  BlockSums& sums = of_thread;  // the threads of the pool read the caller's
-  // In an uncut product the chains of its blocks hide each other's latency: threads have to bring more than that.
+  BlockSums& sums = of_thread;  // a reference, since a pool's thread would name its own thread_local
+  // Uncut, the chains of several blocks hide each other's latency. Sharing among threads must gain more than that
+  // loses.
   const std::int64_t macs = std::int64_t{1} * args.rows * mixes * in, threads = exec.pool->threads();
   const bool lines = args.rows <= BlockSums::kMostRows && BlockSums::are_lines(*args.weights);
   const bool shared = threads > 1 && macs >= threads * kForkMacs, cut = shared && lines;
@@ -112,7 +114,7 @@ void mix_then(const Exec& exec, const HcMixArgs& args, std::size_t operations_af
                               {&second, args.x, in, args.mixes + first.out(), mixes}};
     cpu_ops::linear(exec, {args.rows, {jobs, second.out() > 0 ? 2U : 1U}});
   }
-  constexpr std::size_t kSideBySide = 4;  // Sinkhorn steps of one row alone mostly wait
+  constexpr std::size_t kSideBySide = 4;  // rows whose Sinkhorn steps run together: those of one row mostly wait
   const auto finish = [&](int begin, int end) {
     if (cut) sums.add_up(begin, end, args.mixes);
     exec.kernels->hc_finish(args, begin, end);

@@ -87,7 +87,7 @@ void hc_product(const HcMixArgs& args, int begin, int end) {
   in_parts<V::kDotHeads == 4 ? 6 : 2>(begin, end, [&]<int R>(int row) { product_rows<V, R>(args, row); });
 }
 
-// (a_0 + a_2) + (a_1 + a_3) over k (of each row) or over j (of each column), in every entry.
+// Each returns (a_0 + a_2) + (a_1 + a_3), in every entry: over k for each row, or over j for each column.
 template <class V>
 [[gnu::always_inline]] inline V row_sums(V a) {
   a = a + permute_xor<2>(a);
@@ -99,7 +99,7 @@ template <class V>
   return a + permute_xor<4>(a);
 }
 
-// R matrices at once: a step is a chain of additions and a division, so one alone would only wait.
+// Does R matrices at once, because the steps of one matrix are a chain of additions and divisions that mostly waits.
 template <class V, int R>
 [[gnu::always_inline]] inline void sinkhorn(V (&a)[R], float hc_eps, int iterations) {
   const V eps = V::broadcast(hc_eps);

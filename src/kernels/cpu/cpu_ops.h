@@ -16,11 +16,11 @@ SLUICE_PARTS(SLUICE_OP)
 SLUICE_WHOLE_OPS(SLUICE_OP)
 #undef SLUICE_OP
 
-// kernels.run() for outputs [begin, end), cut like run()'s, also for a weight that is packed when it is used. It packs
-// such a weight, as much as one thread needs at a time, into the thread's own memory, once for all rows.
+// Calls kernels.run() for outputs [begin, end), also for a weight that is packed when it is used. It packs such a
+// weight, as much as one thread needs at a time, into the thread's own memory, once for all rows.
 void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end);
 
-// Composed ops that fork less here than their parts would one after the other.
+// Composed ops that fork fewer times here than their parts would, called one after the other.
 void hc_leave_enter(const Exec& exec, const HcLeaveEnterArgs& args);
 void add_norm(const Exec& exec, const AddNormArgs& args);
 void project(const Exec& exec, const ProjectArgs& args);

@@ -17,7 +17,7 @@ void encode_rows(const Exec& exec, const EncodeRowsArgs& args) {
   const RowSlot* slots = args.slots;
   run_row_tiles(exec, args.count, static_cast<std::size_t>(8 * plane.format.dims), [&](int begin, int end) {
     RowRef rows[kRowsAtOnce];
-    for (int i = begin; i < end;) {  // runs of rows that are written
+    for (int i = begin; i < end;) {  // finds runs of consecutive rows that are written
       int n = 0;
       while (i + n < end && n < kRowsAtOnce && slots[i + n]) {
         rows[n] = plane.row(slots[i + n]);

@@ -52,7 +52,7 @@ template <class V>
 template <class V>
 [[gnu::always_inline]] inline typename V::Int e2m1_codes(V x) {
   using I = typename V::Int;
-  const V number = min_of(x, V::broadcast(6.0F));  // if one of two operands is NaN, the second
+  const V number = min_of(x, V::broadcast(6.0F));  // min_of() gives the second operand if either is NaN
   const I code = small_float_code<V, 1, 0>(min_of(magnitude(number), V::broadcast(6.0F)));
   return code | (shift_right<28>(as_bits(number)) & I::broadcast(8));
 }
@@ -65,7 +65,7 @@ template <class V>
   return select(is_nan(x), I::broadcast(kNanBf16), shift_right<16>(rounded));
 }
 
-// The power-of-two scale of n values (a multiple of 16), in every lane.
+// Returns, in every lane, the power-of-two scale of n values, a multiple of 16.
 template <class V, RowValues kValues>
 [[gnu::always_inline]] inline V block_scale(const float* x, int n) {
   using I = typename V::Int;
@@ -87,7 +87,8 @@ template <RowScales kScales, class V>
   }
 }
 
-// To divide by a power of two is to multiply by its inverse, which is a normal number for every scale that can occur.
+// Divides by a scale, a power of two, by multiplying with its inverse: exact, as the inverse of every possible scale is
+// a normal number.
 template <class V>
 [[gnu::always_inline]] inline V inverse(V scale) {
   return V::broadcast(1.0F) / scale;
@@ -122,7 +123,7 @@ template <class V>
 template <RowCodec kCodec>
 [[gnu::always_inline]] inline bool in_whole_vectors(int dims, int rope_dims) {
   constexpr RowCodecInfo kInfo = row_codec(kCodec);
-  constexpr int kCodes = kInfo.values == RowValues::kE4m3 ? 64 : 32;  // codes that are decoded at once
+  constexpr int kCodes = kInfo.values == RowValues::kE4m3 ? 64 : 32;  // codes decoded at once
   const int in_blocks = kInfo.in_blocks(dims, rope_dims);
   return kInfo.block % kCodes == 0 && in_blocks % kCodes == 0 && (dims - in_blocks) % 16 == 0;
 }
@@ -141,7 +142,7 @@ template <RowCodec kCodec, class Run>
   }
 }
 
-// Codes a block of `n` values. Returns false if a code or its scale needs the scalar form.
+// Encodes a block of `n` values. Returns false if a code or its scale needs the scalar form.
 template <class V, RowCodec kCodec>
 [[gnu::always_inline]] inline bool decode_block(const std::byte* codes, const std::byte* scale_bytes, int n, float* x) {
   constexpr RowCodecInfo kInfo = row_codec(kCodec);

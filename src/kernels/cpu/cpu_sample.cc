@@ -27,7 +27,7 @@ bool stands_before(const Candidate& x, const Candidate& y) {
   return x.a > y.a || (x.a == y.a && x.id < y.id);
 }
 
-// A thread's memory; it allocates nothing once warm.
+// A thread's memory, kept between calls, so that later calls allocate nothing.
 struct SampleScratch {
   std::vector<float> adjusted, weights;
   std::vector<std::int32_t> bucket_of;
@@ -38,7 +38,7 @@ std::uint64_t weight_units(float w) {
   return static_cast<std::uint64_t>(std::llrint(w * kWeightUnits));
 }
 
-// The first of the list; -inf and 0 if every candidate is -inf.
+// The best candidate and its id; -inf and 0 if every candidate is -inf.
 struct Peak {
   Candidate first{-kInfinity, 0};
   bool numbers = true;
@@ -130,12 +130,13 @@ class RowSampler {
   const Candidate first_;
   const float r_, min_p_;
   SampleScratch& scratch_;
-  Candidate last_{kLowest, std::numeric_limits<TokenId>::max()};  // the last that the filters keep
+  // The last candidate of the list that the filters keep.
+  Candidate last_{kLowest, std::numeric_limits<TokenId>::max()};
 };
 
-// The last candidate of the shortest head of the list whose sum of value() reaches enough(sum over all candidates above
-// -inf). Sums are exact, so the list need not be sorted: it is cut into buckets by a, then the bucket where the head
-// ends by halves.
+// Returns the last candidate of the shortest head of the list whose sum of value() satisfies enough(): enough(sum, sum
+// over all candidates above -inf). Sums are exact, so the list need not be sorted: it is cut into buckets by a, then
+// the bucket where the head ends by halves.
 template <class Value, class Enough>
 Candidate RowSampler::last_of_head(const Value& value, const Enough& enough) {
   constexpr int kBuckets = 512;
@@ -145,11 +146,11 @@ Candidate RowSampler::last_of_head(const Value& value, const Enough& enough) {
   const float* const a = a_;
   const float first = first_.a, r = r_, last_bucket = kBuckets - 1;
   const int vocab = vocab_;
-  for (int i = 0; i < vocab; ++i) {  // written so that it becomes vectors
+  for (int i = 0; i < vocab; ++i) {  // a plain loop, which the compiler vectorises
     const auto place = static_cast<std::int32_t>(std::min((first - a[i]) * r * (kBuckets / kReach), last_bucket));
     bucket_of[i] = place + static_cast<int>(a[i] < kLowest);
   }
-  std::uint64_t sums[kBuckets + 1] = {};  // the last one: those of -inf
+  std::uint64_t sums[kBuckets + 1] = {};  // the last bin: candidates of -inf
   for (TokenId id = 0; id < vocab_; ++id) sums[bucket_of[id]] += value({a_[id], id});
   const double wanted = enough(std::accumulate(sums, sums + kBuckets, std::uint64_t{0}));
   const auto reaches = [&](std::uint64_t sum) { return static_cast<double>(sum) >= wanted; };
@@ -162,7 +163,7 @@ Candidate RowSampler::last_of_head(const Value& value, const Enough& enough) {
   for (TokenId id = 0; id < vocab_; ++id) {
     if (bucket_of[id] == last) bucket.push_back({a_[id], id});
   }
-  // The candidates before `begin` do not reach it; with [begin, end) they do.
+  // Invariant: the candidates before `begin` are not enough; with [begin, end) they are.
   auto begin = bucket.begin(), end = bucket.end();
   while (end - begin > 1) {
     const auto middle = begin + (end - begin) / 2;
@@ -182,7 +183,7 @@ Candidate RowSampler::last_of_head(const Value& value, const Enough& enough) {
 // Ids are handled in blocks, so that vectors of bounds leave out most candidates.
 constexpr int kBlock = 64;
 
-// True if one of a block's candidates could have a z of `best` or more.
+// Returns true if a candidate of the block may have a z >= `best`.
 bool RowSampler::may_win(const float* a, float best) const {
   const float floor = last_.a;
   int any = 0;
@@ -230,7 +231,7 @@ TokenId RowSampler::best_with_noise() {
   return token;
 }
 
-// Finds the first `count` of the list, by insertion: few candidates are better than the last of `count`.
+// Finds the first `count` candidates of the list by insertion, which is fast as few candidates displace another.
 int head_of_list(const float* a, int vocab, int count, std::array<TokenId, kSampledTop + kSampledIds>* ids) {
   Candidate head[kSampledTop];
   int size = 0;
@@ -245,8 +246,8 @@ int head_of_list(const float* a, int vocab, int count, std::array<TokenId, kSamp
   return size;
 }
 
-// Adds the log-probability `logprob` of each. The best ones are the first top_logprobs by value that `kept` keeps,
-// which are a head of the list.
+// Adds log-probabilities, which logprob() computes. The best ones are the first top_logprobs by value that `kept`
+// keeps, which are a head of the list.
 template <class Logprob, class Kept>
 void list_logprobs(const SampleRow& row, const float* values, int vocab, const Logprob& logprob, const Kept& kept,
                    SampledRow* out) {

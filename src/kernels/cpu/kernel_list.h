@@ -13,10 +13,10 @@
 
 namespace sluice {
 
-// An entry of a table that is not linear.
+// A kernel for an entry of a table that is not linear.
 struct Kernel {
   const char* name;   // the function's name, in namespace sluice::cpu
-  const char* entry;  // "rms_norm"
+  const char* entry;  // the entry of KernelTable: "rms_norm"
   CpuFeatures needs;  // in addition to those of its target
   void (*put)(KernelTable& table);
   const void* (*get)(const KernelTable& table);  // the function that the table calls
@@ -27,7 +27,7 @@ constexpr unsigned set_of(T... members) {
   return (0U | ... | (1U << static_cast<unsigned>(members)));
 }
 
-// A set of weights: formats, without scales or with any but f32 ones apart, and formats with f32 scales.
+// A set of weight formats: those with f32 scales stored apart (`f32_scaled`), and those without (`formats`).
 struct WeightSet {
   unsigned formats = 0, f32_scaled = 0;
 
@@ -44,7 +44,7 @@ constexpr WeightSet f32_scaled(Format... formats) {
   return {.f32_scaled = set_of(formats...)};
 }
 
-// A product of some weights and forms of inputs, from some number of rows on.
+// A kernel of linears: for some weight formats, input forms and numbers of rows.
 struct LinearKernel {
   const char* name;
   void (*run)(const LinearJob& job, int rows, int begin, int end);

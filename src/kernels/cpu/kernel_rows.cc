@@ -19,7 +19,7 @@ std::string rows_text(int from, int to) {
 
 // The kernels of a cell for blocks of `block` inputs, in order of rows.
 std::vector<KernelRow> rows_of(const LinearKernels::Cell& cell, KernelRow row, int block) {
-  constexpr int kMost = 1024;  // no kernel begins later
+  constexpr int kMost = 1024;  // more rows than any kernel begins at
   const auto chosen = [&](int count) {
     return *std::ranges::find_if(cell, [&](const LinearKernel* kernel) { return kernel->takes(count, block); });
   };
@@ -66,7 +66,7 @@ void add_linear_rows(const LinearKernels& linear, const WeightFormatInfo& info, 
     const auto& cell = linear.cell(info.format, f32_scales, form);
     if (cell.front() == nullptr) continue;
     std::vector<KernelRow> of_form = linear_rows(cell, std::string(info.name) + (f32_scales ? ", f32 scales" : ""));
-    if (of_form == last) {  // the same kernels as those of the form before
+    if (of_form == last) {  // this form has the same kernels as the form before
       for (std::size_t i = begin; i < rows.size(); ++i)
         rows[i].inputs += std::string(" ") + kInputNames[static_cast<std::size_t>(form)];
       continue;

@@ -140,7 +140,8 @@ KernelTable resolve(CpuFeatures features) {
   return table;
 }
 
-// True if a kernel that needs these can run here, at the latest when --kernels corrects a judgement.
+// True if a kernel that needs these features can run on this machine, perhaps only after --kernels corrects a
+// judgement.
 bool can_run(CpuFeatures needs) {
   for (int i = 0; i < kCpuFeatures; ++i) {
     const auto feature = static_cast<CpuFeature>(i);
@@ -185,7 +186,7 @@ int LinearKernels::row_unit(const LinearWeight& weight) const {
 }
 
 void LinearKernels::run(const LinearJob& job, int rows, int begin, int end) const {
-  // A piece of rows whose inputs are tiles is for the kernel that the whole was for.
+  // Inputs as tiles were made for a kernel on tiles, which then also runs for a piece of one row.
   const int least = job.x_tiles != nullptr ? kTilesFromRows : 1;
   kernel(job.weight->view(), job.weight->input_form(), std::max(rows, least)).run(job, rows, begin, end);
 }

@@ -37,14 +37,14 @@ struct LinearKernel;
 
 class LinearKernels {
  public:
-  // The kernels that may run for a format of weights, with f32 scales apart or without, and a form of inputs. The first
-  // that fits the rows, the weight's blocks and its size runs. Null after the last, which fits all.
+  // The kernels for a weight format, with or without f32 scales stored apart, and an input form. The first that fits
+  // the rows, the weight's blocks and its size runs. The last one fits all cases; after it come nulls.
   using Cell = std::array<const LinearKernel*, 6>;
 
   // Computes outputs [begin, end), cut like pack()'s, of y[0..rows). x is in the form that the weight multiplies.
   void run(const LinearJob& job, int rows, int begin, int end) const;
   const LinearKernel& kernel(const WeightView& view, InputForm inputs, int rows) const;
-  // True if that kernel wants its inputs as tiles.
+  // True if the kernel that would run wants its inputs as tiles.
   bool wants_tiles(const LinearWeight& weight, int rows) const;
   // A piece of one row should begin and end at multiples of this many outputs. For kernels that can do any group it is
   // two groups, which are a pair of cache lines.
@@ -67,8 +67,8 @@ class LinearKernels {
 
 struct KernelTable {
   const char* isa = "scalar";         // the level (--isa), by which weights are packed
-  std::string name;                   // with the changes of the machine's features: "avx512vbmi -amx"
-  CpuFeatures features;               // its kernels need no others
+  std::string name;                   // the level and how the features differ from the machine's: "avx512vbmi -amx"
+  CpuFeatures features;               // the features that its kernels may need
   std::vector<const Kernel*> chosen;  // the kernels of the entries below, except linear's
   LinearKernels linear;
   // The function prepare_inputs() of kernels/weights/linear_inputs.h.
@@ -94,16 +94,16 @@ struct KernelTable {
   RowsKernel<MergeAttentionArgs> merge_attention = nullptr;
   // Scores a tile: writes to args.scores if the caller wants them, and to the candidates of its rows.
   using IndexScores = void (*)(const IndexTile& tile);
-  IndexScores index_scores = nullptr;      // kernels for each of IndexQueries: kFloats
-  IndexScores index_scores_fp8 = nullptr;  // kBf16
-  IndexScores index_scores_fp4 = nullptr;  // kCodes
+  IndexScores index_scores = nullptr;      // for keys of IndexQueries::kFloats
+  IndexScores index_scores_fp8 = nullptr;  // for keys of IndexQueries::kBf16
+  IndexScores index_scores_fp4 = nullptr;  // for keys of IndexQueries::kCodes
   IndexScores index_scores_of(RowCodec keys) const {
     const IndexQueries queries = index_queries(keys);
     return queries == IndexQueries::kCodes  ? index_scores_fp4
            : queries == IndexQueries::kBf16 ? index_scores_fp8
                                             : index_scores;
   }
-  // Leaves the k best of the candidates, by the rule of kernels/ops/indexer.h, if there are more.
+  // Drops all candidates but the k best, by the rule of kernels/ops/indexer.h.
   void (*keep_best)(IndexCandidates& candidates, int k) = nullptr;
   // Channels [begin, end) of span `span` of the args.
   void (*compress)(const CompressArgs& args, int span, int begin, int end) = nullptr;
@@ -116,7 +116,8 @@ struct KernelTable {
   std::uint64_t (*sample_weights)(const SampleWeightsArgs& args) = nullptr;
 };
 
-// The table for exactly these features, which the machine must have. There is one for each set, which is kept.
+// The table for exactly these features, which the machine must have. There is one table for each set of features, made
+// once and kept.
 const KernelTable& kernels_with(CpuFeatures features);
 
 }  // namespace sluice

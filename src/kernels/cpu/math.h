@@ -79,7 +79,7 @@ template <class V>
   return greater(V::Int::broadcast(n), V::Int::iota());
 }
 
-// The tree of lanes16, in every lane.
+// Returns the tree sum of lanes16, in every lane.
 template <class V>
 [[gnu::always_inline]] inline V tree_sum(V a) {
   a = a + permute_xor<8>(a);
@@ -88,7 +88,7 @@ template <class V>
   return a + permute_xor<1>(a);
 }
 
-// The largest lane, in every lane; T is sixteen floats or integers.
+// Returns the largest lane, in every lane. T: sixteen floats or integers.
 template <class T>
 [[gnu::always_inline]] inline T tree_max(T a) {
   a = max_of(a, permute_xor<8>(a));
@@ -97,8 +97,8 @@ template <class T>
   return max_of(a, permute_xor<1>(a));
 }
 
-// 1 / sqrt(lanes16(x * x) / n + eps) of R rows, in every lane. A row is one chain of additions, so several rows are
-// added at once.
+// Returns 1 / sqrt(lanes16(x * x) / n + eps) of R rows, in every lane. One row is a chain of additions that mostly
+// waits, so several rows are summed at once.
 template <class V, int R>
 [[gnu::always_inline]] inline void reciprocal_rms(const float* x, std::ptrdiff_t ldx, int n, float eps, V (&out)[R]) {
   V sum[R];

@@ -78,7 +78,7 @@ template <class V>
       .store_first(x + i, n - i);
 }
 
-// Rotates pairs (i, i + n / 2). It is plain code, which the compiler turns into vectors.
+// Rotates pairs (i, i + n / 2). It is a plain loop, which the compiler vectorises.
 template <class V>  // the ISA's vector: one copy each
 void rotate_halves(float* x, const float* table, int pairs, bool inverse) {
   for (int i = 0; i < pairs; ++i) {
@@ -89,7 +89,7 @@ void rotate_halves(float* x, const float* table, int pairs, bool inverse) {
   }
 }
 
-// Norms R heads, each by itself.
+// Norms R heads, each over its own values.
 template <class V, int R>
 [[gnu::always_inline]] inline void normalise_heads(float* x, const RopeHeadsArgs& args) {
   V r[R];

@@ -29,12 +29,12 @@ template <class V>
 }
 
 struct Threshold {
-  std::int32_t key;  // the k-th largest key, or a smaller one that as many keys reach
-  int at_least;      // how many keys reach it
+  std::int32_t key;  // the k-th largest key, or a smaller bound that the same keys reach
+  int at_least;      // the number of keys that reach it
 };
 
-// Bisects the keys' range: no data moves, and a pass is one comparison for sixteen keys. 1 <= k <= count of keys above
-// INT32_MIN, which fills keys[count..) up to a multiple of 16.
+// Bisects the keys' range: no data moves, and a pass is one comparison for sixteen keys. Requires 1 <= k <= the number
+// of keys above INT32_MIN; keys[count..) up to a multiple of 16 must be INT32_MIN.
 template <class V>
 [[gnu::always_inline]] inline Threshold kth_largest(const std::int32_t* keys, int count, int k) {
   using I = typename V::Int;
@@ -86,7 +86,7 @@ void keep_best(IndexCandidates& candidates, int k) {
   const I bound = I::broadcast(threshold.key);
   int ties = threshold.at_least == k ? k : k - count_above<V>(keys, count, threshold.key);
   int kept = 0;
-  for (int i = 0; i < count; i += 16) {  // the written part lies in what has been read
+  for (int i = 0; i < count; i += 16) {  // the kept entries are written over entries that were already read
     const I key = I::load(keys + i), entry = I::load(entries + i);
     auto taken = greater(key, bound);
     const auto equals = equal(key, bound);

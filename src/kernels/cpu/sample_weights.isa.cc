@@ -11,7 +11,7 @@ namespace sluice::cpu::SLUICE_ISA {
 std::uint64_t sample_weights(const SampleWeightsArgs& args) {
   using V = F32x16;
   const V max = V::broadcast(args.max), scale = V::broadcast(args.scale), units = V::broadcast(kWeightUnits);
-  double sums[16] = {};  // integers, exact
+  double sums[16] = {};  // sums of integers, so they are exact
   alignas(64) float lanes[16];
   for (int i = 0; i < args.n; i += 16) {
     const int count = args.n - i;

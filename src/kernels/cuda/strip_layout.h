@@ -1,7 +1,7 @@
 // The layout of the weights of linears whose inputs are bf16 for the kernels of the profile sm90, and the order of
 // their products.
 //
-// The order of y = W x, whatever the number of rows, their place and the kernel (tests/gpu/strips_test.cc):
+// The order of y = W x, whatever the number of rows, their place and the kernel (tests/gpu/strips_test.cu):
 //   inputs are taken in steps of 16, ascending; a step is one tensor-core instruction m16n8k16 of bf16 on compute
 //     capability 9.0, which adds 16 products to an f32 sum. After the last input come zeros, to a multiple of 64;
 //   a chain of steps from 0 is a segment;   y = fma(segment, scale, y) over the segments in ascending order, y from 0.
@@ -42,7 +42,7 @@ inline constexpr int kStripOutputs = 16, kCellInputs = 64, kCellSteps = 4, kMost
 inline constexpr int kFp4PieceCells = 4, kFp4CellBytes = 512, kFp4CellScaleBytes = 32;
 inline constexpr int kFp4PieceScalesAt = kFp4PieceCells * kFp4CellBytes,
                      kFp4PieceBytes = kFp4PieceScalesAt + kFp4PieceCells * kFp4CellScaleBytes;
-// The places of a cell of mxfp4 and of its scales, from the strip's first byte on.
+// Return the offsets of an mxfp4 cell and of its scales from the strip's first byte.
 SLUICE_HD constexpr int fp4_cell_at(int cell) {
   return cell / kFp4PieceCells * kFp4PieceBytes + cell % kFp4PieceCells * kFp4CellBytes;
 }
@@ -97,7 +97,8 @@ constexpr std::uint32_t strip_e2m1_word(const std::uint8_t (&codes)[4][2]) {
     const auto put = [&](int r, int bit, int at, int of_half) {
       word |= static_cast<std::uint32_t>(codes[r][half] >> bit & 1) << (at + 16 * of_half);
     };
-    constexpr int kPlaces[4][4] = {{6, 7, 8, 15}, {2, 3, 4, 11}, {12, 13, 14, 5}, {0, 1, 10, 9}};  // m e0 e1 s
+    // Bits of a code: m is the mantissa, e the exponent, s the sign.
+    constexpr int kPlaces[4][4] = {{6, 7, 8, 15}, {2, 3, 4, 11}, {12, 13, 14, 5}, {0, 1, 10, 9}};
     for (int r = 0; r < 4; ++r) {
       for (int bit = 0; bit < 4; ++bit) put(r, bit, kPlaces[r][bit], r == 2 && bit == 3 ? 1 - half : half);
     }

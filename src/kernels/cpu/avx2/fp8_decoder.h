@@ -39,18 +39,19 @@ inline constexpr Fp8NibbleTables kFp8Nibbles;
 class Fp8Decoder {
  public:
   using Line = const std::byte*;
-  // With this many rows the sums, a pair of weights and an input occupy 15 registers; more do not fit anyway.
+  // With this many rows the sums, a pair of weights and an input occupy 15 of 16 registers, so none is left for the
+  // decoder's constants.
   static constexpr int kRowsWithoutConstants = 5;
   SLUICE_VEC Line load(const std::byte* line) const { return line; }
   template <int P>
   SLUICE_VEC void pair(Line line, F32x16& even, F32x16& odd) const {
     const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(line + 32 * P));
     const __m256i high_nibbles = _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble_);
-    // 0x7F at most for codes below 24; the look-up gives 0 for others.
+    // The sum is at most 0x7F for codes below 24. For others bit 7 is set, and the look-up gives 0.
     const __m256i small = _mm256_adds_epu8(codes, above_small_);
     const __m256i high =
         _mm256_xor_si256(_mm256_shuffle_epi8(high_, high_nibbles), _mm256_shuffle_epi8(high_fix_, small));
-    // In the odd inputs' bytes the low nibble is left over from the byte before.
+    // In the odd inputs' bytes the low nibble is not 0: it holds bits of the byte before.
     const __m256i low = _mm256_xor_si256(_mm256_slli_epi16(codes, 4), _mm256_shuffle_epi8(low_fix_, small));
     const I32x16 pairs{_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)};
     odd = as_float(pairs & I32x16{odd_, odd_});

@@ -56,7 +56,7 @@ class IndexIsa {
 
  private:
   SLUICE_VEC static void transpose_eight(const RowRef* rows, int offset, __m256i (&to)[4]) {
-    __m256i part[4];  // rows i, i + 4
+    __m256i part[4];  // part[i]: rows i and i + 4
     for (int i = 0; i < 4; ++i) {
       part[i] = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(rows[i + 4].data + offset),
                                     reinterpret_cast<const __m128i*>(rows[i].data + offset));
@@ -71,7 +71,7 @@ class IndexIsa {
   SLUICE_VEC __m256i look_up(__m256i nibbles) const {
     return _mm256_shuffle_epi8(values_, _mm256_and_si256(nibbles, _mm256_set1_epi8(15)));
   }
-  // 2 e2m1 + 12 of every code.
+  // The bytes 2 e2m1 + 12, by code.
   __m256i values_ =
       _mm256_broadcastsi128_si256(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
 };

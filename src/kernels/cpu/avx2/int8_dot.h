@@ -9,8 +9,8 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// Products of signed bytes: the products of a pair, of absolute values, fit. An input's code is never -128, whose sign
-// could not be changed.
+// Products of signed bytes, as products of absolute values times signs: a pair of these fits 16 bits. An input's code
+// is never -128, because its sign could not be changed.
 template <class Values>
 struct SignedPairsOf : Values {
   SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m256i x) {
@@ -19,7 +19,7 @@ struct SignedPairsOf : Values {
   }
 };
 
-// The bytes of low() and high() are signed: the 128 is off again.
+// The bytes of low() and high() are signed: kOffset (128) is subtracted again.
 struct WholeBytes : LineBytes {
   SLUICE_VEC static const std::byte* load(const std::byte* line) { return line; }
   SLUICE_VEC static Bytes low(const std::byte* line) {
@@ -47,6 +47,6 @@ template <class Form>
 struct CodesInt8 : std::conditional_t<kUnsignedCodes<Form>, PairsOf<Nibbles>, SignedCodes<Form>>,
                    CodesInt8Scales<F32x16, Form, kUnsignedCodes<Form> ? Form::kOffset : 0> {};
 
-using AheadIsa = LinearIsa;  // no kernel of its own
+using AheadIsa = LinearIsa;  // this target has no separate kernel that asks ahead
 
 }  // namespace sluice::cpu::SLUICE_ISA

@@ -58,7 +58,7 @@ struct Nibbles : LineBytes {
   }
 };
 
-// The bytes that nibbles are numbers of: Table::bytes() are sixteen.
+// The bytes of a line whose nibbles are numbers: nibble n stands for byte n of Table::bytes(), which has sixteen.
 template <class Table>
 class NumberedBytes : public LineBytes {
  public:
@@ -76,12 +76,12 @@ using E2m1Bytes = NumberedBytes<E2m1Table>;
 template <class Form, int kOffset>
 using LevelBytes = NumberedBytes<LevelTable<Form, kOffset>>;
 
-// The sums of two pairs of products; a pair must fit 16 bits.
+// Returns the sums of four products each, added in pairs; the sum of a pair must fit 16 bits.
 SLUICE_VEC __m256i dot_of_pairs(__m256i positive, __m256i x) {
   return _mm256_madd_epi16(_mm256_maddubs_epi16(positive, x), _mm256_set1_epi16(1));
 }
 
-// Products of bytes up to 128: two of them times codes up to 127 do not saturate.
+// Products of unsigned bytes up to 128: the sum of two of them times codes up to 127 does not saturate 16 bits.
 template <class Values>
 struct PairsOf : Values {
   SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m256i x) {

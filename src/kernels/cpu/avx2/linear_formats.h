@@ -30,7 +30,7 @@ struct LinearIsa {
   static constexpr CpuFeatures kBf16PanelsNeed{};
 };
 
-// The codes whose numbers are the low four bits of each lane.
+// Returns the codes of which the low four bits of each lane are the numbers.
 template <class Form>
 SLUICE_VEC F32x16 numbered_codes(I32x16 numbers) {
   const __m256 lower = _mm256_load_ps(kLevels<Form>.data()), upper = _mm256_load_ps(kLevels<Form>.data() + 8);

@@ -6,8 +6,8 @@
 namespace sluice::cpu::avx2 {
 namespace {
 
-// A strip is 16 bytes of each row: four dwords a row, so four columns of a dword an output. A column of four rows (a
-// quarter) is one vector.
+// A strip is 16 bytes of each of 16 rows: four columns of a dword a row. Column c of four rows, a quarter of the 16, is
+// one vector.
 constexpr int kStripBytes = 16, kQuarters = 4, kColumns = 4;
 
 struct Strip {
@@ -56,7 +56,7 @@ struct Mxfp4Strip {
     for (int q = 0; q < kQuarters; ++q) {
       const __m128i even = join(_mm_and_si128(column[q], nibble));
       const __m128i odd = join(_mm_and_si128(_mm_srli_epi16(column[q], 4), nibble));
-      const __m128i both = _mm_packus_epi16(even, odd);  // a word an output: the even ones, then the odd ones
+      const __m128i both = _mm_packus_epi16(even, odd);  // a word for each output: even outputs, then odd outputs
       store(line + kStripBytes * q, _mm_unpacklo_epi16(both, _mm_srli_si128(both, 8)));
     }
   }
@@ -78,7 +78,7 @@ struct Fp8PairsStrip {
 
 struct Fp8NibblesStrip {
   static constexpr int kSteps = 4;
-  // fp8_nibbles() of every byte.
+  // Returns fp8_nibbles() of every byte.
   [[gnu::always_inline]] static __m128i nibbles(__m128i codes) {
     const auto of = [&](int mask) __attribute__((always_inline)) {
       return _mm_and_si128(codes, _mm_set1_epi8(static_cast<char>(mask)));
@@ -129,7 +129,7 @@ int pack(const std::byte* rows, std::size_t row_bytes, int steps, std::byte* to,
 
 }  // namespace
 
-// Two columns a line: the odd input goes first.
+// A line is two columns, of which the odd input's goes first.
 int pack_f32_strips(Fp8Order, const std::byte* rows, std::size_t row_bytes, int steps, std::byte* to,
                     std::size_t stride) {
   const int strips = steps / 2;

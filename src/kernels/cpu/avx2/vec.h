@@ -13,7 +13,7 @@ namespace sluice::cpu::SLUICE_ISA {
 
 #define SLUICE_VEC [[gnu::always_inline]] inline
 
-struct Mask16 {  // all bits of a lane set or none
+struct Mask16 {  // each lane has all bits set, or none
   __m256i lo, hi;
 };
 SLUICE_VEC Mask16 operator&(Mask16 a, Mask16 b) {
@@ -139,7 +139,7 @@ struct F32x16 {
   SLUICE_VEC static F32x16 broadcast(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   SLUICE_VEC static F32x16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
   SLUICE_VEC static F32x16 load_half(const float* p) { return {_mm256_loadu_ps(p), _mm256_setzero_ps()}; }
-  SLUICE_VEC static F32x16 load_first(const float* p, int n) {  // lanes n and up are 0
+  SLUICE_VEC static F32x16 load_first(const float* p, int n) {  // lanes n and higher are 0
     const Mask16 m = first_lanes(n);
     return {_mm256_maskload_ps(p, m.lo), _mm256_maskload_ps(p + 8, m.hi)};
   }
@@ -169,7 +169,7 @@ struct F32x16 {
     _mm256_maskstore_ps(p, m.lo, lo);
     _mm256_maskstore_ps(p + 8, m.hi, hi);
   }
-  // True if any of 64 e4m3 codes is a NaN.
+  // Returns true if any of 64 e4m3 codes is a NaN.
   SLUICE_VEC static bool has_e4m3_nan(const std::byte* p) {
     const __m256i nan = _mm256_set1_epi8(0x7F);
     const __m256i* block = reinterpret_cast<const __m256i*>(p);
@@ -240,8 +240,8 @@ SLUICE_VEC I32x16 as_bits(F32x16 a) {
 SLUICE_VEC F32x16 to_float(I32x16 a) {
   return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)};
 }
-// p * 2^n for integral n, as long as the result is normal: in two halves, so that 2^128 does not overflow before the
-// product.
+// Returns p * 2^n for integral n, if the result is a normal number. It multiplies by two halves of 2^n, because 2^128
+// alone would overflow.
 SLUICE_VEC F32x16 times_power_of_two(F32x16 p, F32x16 n) {
   const I32x16 whole{_mm256_cvtps_epi32(n.lo), _mm256_cvtps_epi32(n.hi)};
   const I32x16 half = shift_right_signed<1>(whole), bias = I32x16::broadcast(127);

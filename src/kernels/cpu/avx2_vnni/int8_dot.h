@@ -38,6 +38,6 @@ using CodeBytes = std::conditional_t<Form::kNumbered, LevelBytes<Form, Form::kOf
 template <class Form>
 struct CodesInt8 : FoursOf<CodeBytes<Form>>, CodesInt8Scales<F32x16, Form, Form::kOffset> {};
 
-using AheadIsa = LinearIsa;  // no kernel of its own
+using AheadIsa = LinearIsa;  // this target has no separate kernel that asks ahead
 
 }  // namespace sluice::cpu::SLUICE_ISA

@@ -13,7 +13,7 @@ struct IndexTranspose {
     const auto quarter = [&](int i) {
       return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i].data + offset));
     };
-    __m512i part[4];  // rows i, i + 4, i + 8, i + 12
+    __m512i part[4];  // part[i]: rows i, i + 4, i + 8, i + 12
     for (int i = 0; i < 4; ++i) {
       part[i] = _mm512_castsi128_si512(quarter(i));
       part[i] = _mm512_mask_broadcast_i32x4(part[i], 0x00F0, quarter(i + 4));

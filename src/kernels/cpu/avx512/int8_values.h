@@ -36,7 +36,7 @@ struct WholeBytes : LineBytes {
   SLUICE_VEC static Bytes high(const std::byte* line) { return load_bytes(line + 64); }
 };
 
-// 2 e2m1 + 12 of every code, four times.
+// The bytes 2 e2m1 + 12, by code, once in each quarter.
 SLUICE_VEC __m512i e2m1_bytes() {
   return _mm512_broadcast_i32x4(_mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
 }
@@ -69,9 +69,9 @@ class LevelBytes : public LineBytes {
   __m512i values_ = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(kBytes.data())));
 };
 
-// MXFP4's scales: the factors of usual scales are sums of integers.
+// MXFP4's scales: the factors of usual scales (see kLeast) are computed by integer additions.
 struct Mxfp4Scales : Mxfp4Int8Scales<F32x16> {
-  static constexpr int kLeast = 2, kMost = 232;  // their factors are normal numbers
+  static constexpr int kLeast = 2, kMost = 232;  // the usual scales: their factors are normal numbers
 
   // True if the scales of 64 outputs are usual ones.
   SLUICE_VEC static bool are_usual(const std::byte* scales) {
@@ -80,18 +80,18 @@ struct Mxfp4Scales : Mxfp4Int8Scales<F32x16> {
   }
   SLUICE_VEC static void load_usual_factors(const std::byte* scales, F32x16 (&factors)[kFactors]) {
     const I32x16 exponent = shift_left<23>(I32x16::load_bytes(scales));
-    constexpr int kBias = 127, kHalf = 1;  // the bias of e8m0, and the half of the scale
+    constexpr int kBias = 127, kHalf = 1;  // the bias of e8m0; minus 1 in the exponent halves the scale
     factors[0] = as_float(exponent - I32x16::broadcast((kBias + kHalf) << 23));
     factors[1] = as_float(exponent + I32x16::broadcast(kQuantizedMagicBits - ((kBias + kHalf) << 23)));
   }
 };
 
-// The sums of two pairs of products; a pair must fit 16 bits.
+// Returns the sums of four products each, added in pairs; the sum of a pair must fit 16 bits.
 SLUICE_VEC __m512i dot_of_pairs(__m512i positive, __m512i x) {
   return _mm512_madd_epi16(_mm512_maddubs_epi16(positive, x), _mm512_set1_epi16(1));
 }
 
-// Products of bytes up to 128: two of them times codes up to 127 do not saturate.
+// Products of unsigned bytes up to 128: the sum of two of them times codes up to 127 does not saturate 16 bits.
 template <class Values>
 struct PairsOf : Values {
   SLUICE_VEC static I32x16 add_dot(I32x16 acc, typename Values::Bytes weights, __m512i x) {

@@ -18,12 +18,12 @@ struct LinearIsa {
   using Vec = F32x16;
   static constexpr int kTileGroups = 4;
   static constexpr bool kStreams = false;
-  static constexpr int kChains = 8;  // two a cycle, four cycles each
+  static constexpr int kChains = 8;  // two fmas a cycle, each with a latency of four cycles
   static constexpr int kRowsGroupsInnermost = 2;
   static constexpr int kPanelRows = 6, kPanelGroups = 4;
   static constexpr int kBlockGroups = 0;
-  // Decoding a plain weight costs so little that panels do not pay. The exception is bf16 if shifts need the ports of
-  // multiply-adds (Intel).
+  // Decoding a weight without scales costs so little that panels do not pay. The exception is bf16 on processors whose
+  // shifts need the ports of multiply-adds (Intel).
   static constexpr RowsAtOnce kF32Rows{.direct = 6};
   static constexpr RowsAtOnce kBf16Rows{.direct = 6, .panel_from = 17};
   static constexpr RowsAtOnce kFp8Rows{.direct = 4, .alone = 5, .panel_from = 17};
@@ -36,7 +36,7 @@ struct StreamingIsa : LinearIsa {
   static constexpr bool kStreams = true;
 };
 
-// The codes whose numbers are the low four bits of each lane.
+// Returns the codes of which the low four bits of each lane are the numbers.
 template <class Form>
 SLUICE_VEC F32x16 numbered_codes(I32x16 numbers) {
   return {_mm512_permutexvar_ps(numbers.v, _mm512_load_ps(kLevels<Form>.data()))};

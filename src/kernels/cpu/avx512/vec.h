@@ -90,8 +90,7 @@ SLUICE_VEC Mask16 equal(I32x16 a, I32x16 b) {
 SLUICE_VEC I32x16 select(Mask16 m, I32x16 yes, I32x16 no) {
   return {_mm512_mask_blend_epi32(m.m, no.v, yes.v)};
 }
-// Writes the lanes of `mask`, packed, and anything after them, sixteen lanes in all; returns how many lanes `mask`
-// has. (Compressing right into memory takes a hundred cycles and more on AMD processors.)
+// Writes the lanes of `mask`, packed, and anything after them, sixteen lanes in all; returns how many lanes `mask` has.
 // (Compressing right into memory takes a hundred cycles and more on AMD processors.)
 SLUICE_VEC int compress_store(std::int32_t* p, Mask16 mask, I32x16 a) {
   _mm512_storeu_si512(p, _mm512_maskz_compress_epi32(mask.m, a.v));
@@ -108,10 +107,10 @@ struct F32x16 {
   SLUICE_VEC static F32x16 zero() { return {_mm512_setzero_ps()}; }
   SLUICE_VEC static F32x16 broadcast(float x) { return {_mm512_set1_ps(x)}; }
   SLUICE_VEC static F32x16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
-  SLUICE_VEC static F32x16 load_half(const float* p) {  // lanes 8 and up are 0
+  SLUICE_VEC static F32x16 load_half(const float* p) {  // lanes 8 and higher are 0
     return {_mm512_zextps256_ps512(_mm256_loadu_ps(p))};
   }
-  SLUICE_VEC static F32x16 load_first(const float* p, int n);  // lanes n and up are 0
+  SLUICE_VEC static F32x16 load_first(const float* p, int n);  // lanes n and higher are 0
   SLUICE_VEC static F32x16 load_bf16(const std::byte* p) {
     const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
@@ -129,7 +128,7 @@ struct F32x16 {
   }
   SLUICE_VEC void store(float* p) const { _mm512_storeu_ps(p, v); }
   SLUICE_VEC void store_first(float* p, int n) const;
-  // True if any of 64 e4m3 codes is a NaN.
+  // Returns true if any of 64 e4m3 codes is a NaN.
   SLUICE_VEC static bool has_e4m3_nan(const std::byte* p) {
     const __m512i nan = _mm512_set1_epi8(0x7F);
     return _mm512_cmpeq_epi8_mask(_mm512_and_si512(_mm512_loadu_si512(p), nan), nan) != 0;
@@ -176,7 +175,7 @@ SLUICE_VEC F32x16 min_of(F32x16 a, F32x16 b) {
 SLUICE_VEC F32x16 round_to_even(F32x16 a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
-// p * 2^n for integral n, as long as the result is normal.
+// Returns p * 2^n for integral n, if the result is a normal number.
 SLUICE_VEC F32x16 times_power_of_two(F32x16 p, F32x16 n) {
   return {_mm512_scalef_ps(p.v, n.v)};
 }

@@ -25,10 +25,10 @@ namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
 constexpr int kRows = 16, kGroups = LinearIsa::kTileGroups, kOutputs = kGroups * kGroupOutputs;
-constexpr int kChunkRows = 96, kChunkBlocks = 64;  // they lie in L2 at a time
-constexpr int kBlockLines = 4;                     // lines of a group
+constexpr int kChunkRows = 96, kChunkBlocks = 64;  // the inputs of one chunk, which fit in L2
+constexpr int kBlockLines = 4;                     // lines of a group in a block
 
-// ldtilecfg: tile 0 has sums, 1 rows' codes, 2 weights.
+// The operand of ldtilecfg: tile 0 holds sums, tile 1 the codes of rows, tile 2 weights.
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1, start_row = 0, reserved[14]{};
   std::uint16_t row_bytes[16]{64, kQuantizedInputs, 64};
@@ -72,7 +72,7 @@ struct Weights {
       const int block = first_block + b;
       const int lines = (std::min(tile.block, tile.in - block * tile.block) + 7) / 8;
       const std::byte* line = tile.lines(block);
-      for (int l = 0; l < lines; ++l) {  // inputs past the end have codes of 0: any weights do
+      for (int l = 0; l < lines; ++l) {  // inputs past the last have codes of 0, so their weights may be anything
         for (int g = 0; g < kGroups; ++g, line += Scales::kLineBytes) {
           const auto packed = values.load(line);
           _mm512_store_si512(codes[b][g][2 * l], _mm512_sub_epi8(values.low(packed), offset));

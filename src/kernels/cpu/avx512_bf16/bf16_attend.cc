@@ -100,7 +100,7 @@ struct DotProducts {
       put(line, _mm512_permutexvar_epi16(halves(), words));
     });
   }
-  // Words 0 16 1 17 2 18 ...
+  // Returns the permutation of words 0 16 1 17 2 18 ...
   SLUICE_VEC static __m512i halves() {
     return _mm512_or_si512(I32x16::iota().v,
                            _mm512_slli_epi32(_mm512_add_epi32(I32x16::iota().v, _mm512_set1_epi32(16)), 16));

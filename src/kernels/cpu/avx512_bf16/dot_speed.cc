@@ -35,7 +35,8 @@ constexpr int kChains = 12, kRounds = 2000;
   return _mm512_cvtss_f32(acc[0]);
 }
 
-// Returns the shortest of some tries of some microseconds each: whatever else the machine does lengthens some of them.
+// Returns the shortest time of some runs of some microseconds each, because other work of the machine lengthens some of
+// them.
 double shortest_seconds(float (*run)()) {
   double shortest = 1.0;
   volatile float sink = 0.0F;
@@ -51,7 +52,7 @@ double shortest_seconds(float (*run)()) {
 }  // namespace
 
 bool dot_is_fast() {
-  // A dot is two multiply-adds, and spares the shifts that make floats of pairs.
+  // A dot does two multiply-adds, and saves the shifts that turn pairs into floats.
   return shortest_seconds(chains_of_dots) < 2.0 * shortest_seconds(chains_of_fmas);
 }
 

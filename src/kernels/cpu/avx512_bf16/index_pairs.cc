@@ -26,7 +26,7 @@ struct DotPairs {
   }
   SLUICE_VEC static void store_queries(F32x16 x, float* to) {
     const __m512i odd_bits = _mm512_srli_epi64(as_bits(x).v, 32);
-    const I32x16 pairs = pair(as_bits(x), {odd_bits});  // in the even lanes
+    const I32x16 pairs = pair(as_bits(x), {odd_bits});  // pairs, in the even lanes
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi64_epi32(pairs.v));
   }
   template <int H, int G>

@@ -29,7 +29,7 @@ template <class Isa>
 struct CodesTiling : Isa {
   static constexpr int kInt8BufferRows = 3, kInt8KeptSums = 12;
   static constexpr int int8_groups(int) { return 2 * Isa::kTileGroups; }
-  static constexpr int kInt8DirectRows = 4, kInt8BufferFrom = 0;  // decoding codes costs next to nothing
+  static constexpr int kInt8DirectRows = 4, kInt8BufferFrom = 0;  // 0: never, since decoding costs almost nothing
 };
 template <class Form>
 using CodeBytes = std::conditional_t<Form::kNumbered, LevelBytes<Form, Form::kOffset>,

@@ -21,12 +21,12 @@ inline constexpr CpuFeatures kTilesNeed{CpuFeature::kAmxBf16};
 inline constexpr CpuFeatures kTilesNeed{CpuFeature::kEmulatedTiles};
 #endif
 
-// The number of tiles for sums and for rows, which may have fewer than 16 lines.
+// The number of tiles that may have fewer than 16 lines: those for sums and for rows.
 inline constexpr int kNarrowTiles = 5;
 
 #ifdef __AMX_TILE__
 
-// ldtilecfg: tiles of 64 bytes a line, the first kNarrowTiles of them of `rows` lines.
+// The operand of ldtilecfg: lines of 64 bytes; the first kNarrowTiles tiles have `rows` lines, the others 16.
 struct alignas(64) TileShapes {
   explicit TileShapes(int rows) {
     for (int t = 0; t < kNarrowTiles; ++t) lines[t] = static_cast<std::uint8_t>(rows);
@@ -56,7 +56,7 @@ template <int kTile>
 [[gnu::always_inline]] inline void tile_load(const void* from, std::size_t stride = 64) {
   asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(from), "r"(stride) : "memory");
 }
-// The same for memory that is not read again soon: it replaces no other line in L1.
+// Loads a tile from memory that is not read again soon, without replacing other lines in L1.
 template <int kTile>
 [[gnu::always_inline]] inline void tile_load_once(const void* from) {
   asm volatile("tileloaddt1 (%1,%2,1), %%tmm%c0" : : "i"(kTile), "r"(from), "r"(std::size_t{64}) : "memory");
@@ -79,7 +79,7 @@ inline thread_local std::size_t emulated_lines[8];
 class TileSession {
  public:
   explicit TileSession(int rows = 16) {
-    std::memset(emulated_tiles, 0xFF, sizeof emulated_tiles);  // NaN: a tile is loaded before it is read
+    std::memset(emulated_tiles, 0xFF, sizeof emulated_tiles);  // NaN shows a tile that is read before it was loaded
     for (int t = 0; t < 8; ++t) emulated_lines[t] = t < kNarrowTiles ? static_cast<std::size_t>(rows) : 16;
   }
 };

@@ -55,7 +55,7 @@ class ColumnTiles {
       _mm512_store_si512(to + at(s, kTileBytes), _mm512_load_si512(from + at(s, kTileLine)));
     }
   }
-  // Makes the tiles of values.
+  // Makes the tiles of values from the keys' lines.
   void finish(int slots) {
     const int slices = static_cast<int>(value_slices(shape_));
     for (int slot = 0; slot < slots; slot += 2) {
@@ -68,7 +68,7 @@ class ColumnTiles {
     }
   }
 
-  // Turns the queries of a block when its last column is given.
+  // Takes one query; with the last column of a block it transposes the block's queries.
   void queries(int b, int column, const float* q) {
     q_[column] = q;
     if (column < kTileRows - 1) return;
@@ -108,12 +108,12 @@ class ColumnTiles {
   }
   static std::size_t at(int index, std::size_t size) { return static_cast<std::size_t>(index) * size; }
 
-  // Keys: [block of 16 slots][slice][slot].
+  // Returns the line of a key: keys are [block of 16 slots][slice][slot].
   std::byte* line(int slot) const {
     return keys_ + at(slot / kTileRows * slices_, kTileBytes) + at(slot % kTileRows, kTileLine);
   }
   std::byte* shared(int entry) const { return shared_ + at(entry * slices_, kTileLine); }
-  // Values: [32 slots][32 dims][2] tiles.
+  // Returns the tiles of values, which are [32 slots][32 dims][2].
   std::byte* value_tiles(int slot) const {
     return values_ + at(slot / kSliceInputs, 2 * kTileBytes) * value_slices(shape_);
   }
@@ -142,7 +142,7 @@ class ColumnTiles {
     for (int s = 0; s < slices_; ++s) put(s, rounded_line(row_ + s * kSliceInputs, kSliceInputs));
   }
 
-  // Rounds 32 values, of which `count` are there, to bf16.
+  // Rounds 32 values to bf16; those from `count` on are 0.
   static __m512i rounded_line(const float* x, int count) {
     const auto codes = [&](int first) __attribute__((always_inline)) {
       const int left = count - first;
@@ -250,9 +250,9 @@ class ColumnTiles {
   const ColumnShape shape_;
   const int slices_;
   const TileSession session_;
-  __mmask32 unusual_ = 0;  // words of lines since begin() that are not finite
+  __mmask32 unusual_ = 0;  // words that are not finite in the lines since begin(); 0: all are finite
   const float* q_[kTileRows] = {};
-  std::byte *queries_[2] = {}, *weights_[2] = {};  // tiles of a block: [slice], [32 slots]
+  std::byte *queries_[2] = {}, *weights_[2] = {};  // the tiles of each block: by slice, and by 32 slots
   std::byte *keys_ = nullptr, *values_ = nullptr, *shared_ = nullptr;
   float *sums_ = nullptr, *row_ = nullptr;
 };

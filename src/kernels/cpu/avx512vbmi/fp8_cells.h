@@ -14,13 +14,13 @@ namespace sluice::cpu::SLUICE_ISA {
 // The index, among 64 values, that byte i of two lines stands for: the first line has those of lower halves of each 16
 // bytes.
 using Fp8CellOrder = std::array<std::uint8_t, 64>;
-// Dims 0 to 31, then 32 to 63.
+// The order of lines of dims: 0 to 31, then 32 to 63.
 inline constexpr Fp8CellOrder kFp8InOrder = [] {
   Fp8CellOrder order{};
   for (unsigned i = 0; i < 64; ++i) order[i] = static_cast<std::uint8_t>(32 * (i % 16 / 8) + 8 * (i / 16) + i % 8);
   return order;
 }();
-// The cells of dims d and d + 16 of the first 32, then of the others.
+// The order of attention's cells: dims d and d + 16 of the first 32 dims, then of the others.
 inline constexpr Fp8CellOrder kFp8InCells = [] {
   Fp8CellOrder order{};
   for (unsigned i = 0; i < 64; ++i) {
@@ -47,7 +47,8 @@ class Fp8Cells {
   }
 
  private:
-  SLUICE_VEC static __m512i scaled(__m512i words, __m512i scale) {  // zeros stay
+  // Adds the scale's exponent to each bf16; zeros stay zeros.
+  SLUICE_VEC static __m512i scaled(__m512i words, __m512i scale) {
     return _mm512_mask_add_epi16(words, _mm512_test_epi16_mask(words, _mm512_set1_epi16(0x7FFF)), words, scale);
   }
   const __m512i low_[2] = {_mm512_load_si512(kE4m3.low), _mm512_load_si512(kE4m3.low + 64)};

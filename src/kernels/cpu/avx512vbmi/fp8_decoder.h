@@ -10,7 +10,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// The high and the low byte of the bf16 of every e4m3 magnitude.
+// The high and the low byte of the bf16 value of every e4m3 magnitude, by code.
 struct E4m3Tables {
   constexpr E4m3Tables() {
     for (int code = 0; code < 128; ++code) {
@@ -21,7 +21,7 @@ struct E4m3Tables {
         bits = 0x7FC0;
       } else if (exponent > 0) {
         bits = ((exponent + 120) << 7) | (mantissa << 4);
-      } else if (mantissa > 0) {  // mantissa * 2^-9
+      } else if (mantissa > 0) {  // a subnormal number, mantissa * 2^-9
         int e = 127 - 9 + 2;
         for (; mantissa < 4; mantissa <<= 1) --e;
         bits = (e << 7) | ((mantissa & 3) << 5);
@@ -39,7 +39,7 @@ inline constexpr E4m3Tables kE4m3;
 class Fp8Decoder {
  public:
   struct Line {
-    __m512i high, low;  // the bytes of the bf16
+    __m512i high, low;  // the bytes of the bf16 values
   };
   SLUICE_VEC Line load(const std::byte* line) const {
     __m512i codes = _mm512_loadu_si512(line);

@@ -23,11 +23,12 @@ SLUICE_VEC void store_past_caches(float* to, F32x16 v) {
 inline constexpr std::size_t kLineFloats = 16, kTileFloats = kTileRows * kLineFloats;
 
 // kBlocks blocks of 16 rows times kGroups groups of outputs, in tiles: their sums, then rows, then weights. In memory
-// sums are one tile after the other, [block][group]. kOnce: rows come from L2 and leave L1 to the weights.
+// sums are one tile after the other, [block][group]. kOnce: rows are loaded from L2 without keeping them in L1, which
+// the weights need.
 template <int kBlocks, int kGroups>
 class TileSums {
   static constexpr int kSums = kBlocks * kGroups;
-  // Two weights are loaded at a time if there are tiles for them and all rows; else rows and weights in turn.
+  // True if the tiles hold all rows and two weights at once; else rows and weights are loaded in turn.
   static constexpr bool kKeepsRows = kSums + kBlocks + 1 <= 8;
   static constexpr int kRowsAt = kSums, kWeightsAt = kKeepsRows ? kSums + kBlocks : kSums + 1;
   static constexpr int kWeightTiles = 8 - kWeightsAt;

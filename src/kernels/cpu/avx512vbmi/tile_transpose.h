@@ -28,7 +28,7 @@ SLUICE_VEC void transpose_lines(__m512i (&line)[16]) {
     const __m512i high = _mm512_shuffle_i32x4(line[c], line[4 + c], 0xDD);
     const __m512i low2 = _mm512_shuffle_i32x4(line[8 + c], line[12 + c], 0x88);
     const __m512i high2 = _mm512_shuffle_i32x4(line[8 + c], line[12 + c], 0xDD);
-    a[c] = _mm512_shuffle_i32x4(low, low2, 0x88);         // quarter 0 of all
+    a[c] = _mm512_shuffle_i32x4(low, low2, 0x88);         // quarter 0 of all lines
     a[8 + c] = _mm512_shuffle_i32x4(low, low2, 0xDD);     // 2
     a[4 + c] = _mm512_shuffle_i32x4(high, high2, 0x88);   // 1
     a[12 + c] = _mm512_shuffle_i32x4(high, high2, 0xDD);  // 3

@@ -1,5 +1,5 @@
-// Weights in the form of AMX tiles: for a slice of 32 inputs and a group of 16 outputs there are 16 lines. Each line
-// has the bf16 of two inputs, an output in each dword. Values are scaled, unless the scales are f32.
+// Weights as AMX tiles: for a slice of 32 inputs and a group of 16 outputs there are 16 lines. Each line has the bf16
+// of two inputs, an output in each dword. Values are scaled, unless the scales are f32.
 //
 // A scale of e8m0 is a power of two. The tables hold values times 2^96, and a saturating subtraction takes (96 - its
 // exponent) off the exponents. It leaves zero as it is, and makes a value that is too small a denormal, which counts as
@@ -24,12 +24,13 @@ inline constexpr int kTableExponent = 96;
 // Scales that the tables serve: of 2^96 at most.
 inline constexpr int kMostTableScale = 127 + kTableExponent;
 
-// The amount that a scale of e8m0 takes off each bf16 of the tables; all of it for 2^-127, which counts as 0.
+// Returns the amount that a scale of e8m0 takes off each bf16 of the tables. For 2^-127, which counts as 0, it takes
+// everything off.
 constexpr int table_excess(int code) {
   return code == 0 ? 0xFFFF : (kMostTableScale - code) << 7;
 }
 
-// The bf16 of every e2m1 code times 2^96, twice; -0 is +0.
+// The bf16 of every e2m1 code times 2^96, twice; -0 is stored as +0.
 alignas(64) inline constexpr std::array<std::uint16_t, 32> kTileE2m1 = [] {
   std::array<std::uint16_t, 32> table = kE2m1Bf16;
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -38,7 +39,7 @@ alignas(64) inline constexpr std::array<std::uint16_t, 32> kTileE2m1 = [] {
   return table;
 }();
 
-// The same of e4m3 magnitudes, as E4m3Tables has them.
+// The bf16 of e4m3 magnitudes times 2^96, in the layout of E4m3Tables.
 struct TileE4m3Tables : E4m3Tables {
   constexpr TileE4m3Tables() {
     for (int code = 1; code < 0x7F; ++code) {
@@ -50,7 +51,7 @@ struct TileE4m3Tables : E4m3Tables {
 };
 inline constexpr TileE4m3Tables kTileE4m3;
 
-// Two vectors of f32, which are bf16 values, as pairs.
+// Returns pairs of bf16 from two vectors of f32 that hold bf16 values.
 SLUICE_VEC __m512i pairs_of(F32x16 even, F32x16 odd) {
   return _mm512_mask_mov_epi16(as_bits(odd).v, 0x55555555U, _mm512_srli_epi32(as_bits(even).v, 16));
 }
@@ -70,7 +71,7 @@ template <class Format>
 
 // The scales of a weight's format, here and below: whether the tables serve the scales of `groups` groups, and the
 // scales for decode() of a line of group g.
-inline constexpr int kMostDecoded = 4;  // groups at once
+inline constexpr int kMostDecoded = 4;  // groups decoded at once
 
 class TileMxfp4 {
  public:
@@ -154,8 +155,8 @@ class TileFp8 {
     code_ = code;
   }
 
-  int code_ = -1;             // the code of the scale that the tables have
-  __m512i high_[2], low_[2];  // the bytes of the bf16 of every magnitude times the scale
+  int code_ = -1;             // the code of the scale that is multiplied into the tables
+  __m512i high_[2], low_[2];  // the bytes of every magnitude's bf16 times the scale
 };
 
 struct TileUnscaled {
@@ -191,7 +192,7 @@ class TileDecoder {
   using Format = typename Weights::Format;
   static constexpr int kLines = kSliceInputs / Format::kInputs;
   static constexpr std::size_t kLineBytes = kTileLine * (Format::kInputs / 2);  // the bytes of a line, decoded
-  static constexpr int kAhead = kLines > 4 ? 6144 : 3072;                       // bytes that are asked for ahead
+  static constexpr int kAhead = kLines > 4 ? 6144 : 3072;  // weights are prefetched this many bytes ahead
 
  public:
   TileDecoder(const LinearTile& tile, int group, int groups)

@@ -6,7 +6,7 @@
 namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
-// The same as E2m1Bytes.
+// The bytes of E2m1Bytes (kernels/cpu/avx512/int8_values.h), decoded by VBMI.
 class PermutedE2m1 : public LineBytes {
  public:
   SLUICE_VEC static Bytes load(const std::byte* line) { return load_bytes(line); }

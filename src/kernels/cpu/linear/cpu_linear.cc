@@ -15,8 +15,8 @@ namespace sluice::cpu_ops {
 
 void run_outputs(const LinearKernels& kernels, const LinearJob& job, int rows, int begin, int end) {
   if (!job.weight->packed_when_used()) return kernels.run(job, rows, begin, end);
-  // With few rows a thread is done with a tile while it is in L2; with many, more outputs share the copies of inputs
-  // that kernels make.
+  // With few rows a packed tile stays in L2 until its thread has used it. With many rows a tile has more outputs, which
+  // share the copies of inputs that kernels make.
   constexpr int kFewRows = 16, kOutputsForMany = 256;
   const int step = rows <= kFewRows ? kernels.packing.out_tile : std::max(kernels.packing.out_tile, kOutputsForMany);
   thread_local AlignedBytes packed;
@@ -40,7 +40,7 @@ namespace {
 // Prepares the rows of `job`; row r is job's row r.
 void prepare_rows_of(const Exec& exec, const LinearJob& job, InputForm form, int rows, int in, float* to,
                      std::ptrdiff_t ldto) {
-  constexpr int kFloatsPerPiece = 8 << 10;  // a few microseconds
+  constexpr int kFloatsPerPiece = 8 << 10;  // a few microseconds of work
   const int step = std::max(1, kFloatsPerPiece / std::max(in, 1));
   auto prepare = [&](int piece, int) {
     for (int r = piece * step; r < std::min(rows, (piece + 1) * step); ++r) {
@@ -50,20 +50,21 @@ void prepare_rows_of(const Exec& exec, const LinearJob& job, InputForm form, int
   exec.pool->run((rows + step - 1) / step, std::ref(prepare));
 }
 
-constexpr int kPreparedFloats = 8 << 10;  // for one piece, a few microseconds
+constexpr int kPreparedFloats = 8 << 10;  // floats that one piece makes, in a few microseconds
 constexpr int kTileSegment = 512;         // inputs of 16 rows that one piece brings into tiles
 
-// Inputs in another form than they are given in, for all jobs that share them.
+// Inputs that are converted to another form, once for all jobs that share them.
 struct MadeInput {
   LinearJob original;
-  float* to = nullptr;         // rows in the form of the weight, or
-  std::byte* tiles = nullptr;  // tiles
+  float* to = nullptr;         // where the converted rows go, or null
+  std::byte* tiles = nullptr;  // where the inputs go as tiles, or null
 };
 struct InputPiece {
   int input, row, k;
 };
 
-// The jobs of a call with inputs that its first pieces make: the products wait for those, in the same fork.
+// The jobs of a call and their converted inputs. The fork's first pieces convert inputs, and its products wait for
+// them.
 class PreparedJobs {
  public:
   void prepare(const Exec& exec, int rows, std::span<const LinearJob> given) {
@@ -92,7 +93,7 @@ class PreparedJobs {
     input.tiles != nullptr ? put_tiles(input, piece) : put_rows(input, piece);
     left_[static_cast<std::size_t>(piece.input)].fetch_sub(1, std::memory_order_release);
   }
-  // Threads begin pieces in their order, so a thread that waits here waits for threads that compute.
+  // Pieces are begun in order, so a thread that waits here waits for pieces that other threads are computing.
   void wait_for(int job) const {
     const int input = input_of_[static_cast<std::size_t>(job)];
     if (input < 0) return;
@@ -107,8 +108,8 @@ class PreparedJobs {
   static constexpr std::size_t kSpare = 16;
 
   bool wants_tiles(const LinearJob& job) const { return exec_->kernels->linear.wants_tiles(*job.weight, rows_); }
-  // The floats of a job's inputs if they have to be made, in whole cache lines; 0: they are given as the weight
-  // multiplies them.
+  // Returns the floats of a job's converted inputs, in whole cache lines; 0: they are given in the form that the weight
+  // multiplies.
   std::size_t floats_of(const LinearJob& job) const {
     if (wants_tiles(job)) return tile_input_bytes(rows_, job.weight->in()) / sizeof(float);
     const InputForm form = job.weight->input_form();
@@ -122,8 +123,8 @@ class PreparedJobs {
            wants_tiles(a) == wants_tiles(b);
   }
 
-  // Points job i at its inputs, which are made at `next` unless another job's will do; returns the number of floats
-  // used.
+  // Points job i at its converted inputs, which go to `next` unless an earlier job has the same. Returns the number of
+  // floats used.
   std::ptrdiff_t make(std::span<const LinearJob> given, std::size_t i, float* next) {
     LinearJob& job = jobs_[i];
     std::size_t taken = 0;
@@ -173,7 +174,7 @@ class PreparedJobs {
     }
   }
 
-  // Puts the inputs from piece.k on of 16 rows into tiles, prepared or not.
+  // Puts inputs of 16 rows, from input piece.k on, into tiles; they may be prepared or floats.
   void put_tiles(const MadeInput& input, const InputPiece& piece) const {
     const LinearJob& job = input.original;
     const int in = job.weight->in(), k = piece.k, count = std::min(kTileSegment, in - k);
@@ -205,10 +206,11 @@ class PreparedJobs {
   const Exec* exec_ = nullptr;
   int rows_ = 0;
   std::vector<LinearJob> jobs_;
-  std::vector<int> input_of_;  // by job; -1: as given
+  // By job: its entry in the list of converted inputs; -1: the job reads its inputs as given.
+  std::vector<int> input_of_;
   std::vector<MadeInput> inputs_;
   std::vector<InputPiece> pieces_;
-  std::vector<std::atomic<int>> left_;  // pieces of each input
+  std::vector<std::atomic<int>> left_;  // for each input, the pieces that are not yet converted
   FloatBuffer buffer_;
 };
 
@@ -222,7 +224,7 @@ void prepare_rows(const Exec& exec, const PrepareRowsArgs& args) {
 void linear(const Exec& exec, const LinearArgs& args) {
   if (args.rows == 0) return;
   thread_local PreparedJobs of_thread;
-  PreparedJobs& prepared = of_thread;  // the threads of the pool work in the caller's
+  PreparedJobs& prepared = of_thread;  // a reference, since a pool's thread would name its own thread_local
   const int rows = args.rows;
   prepared.prepare(exec, rows, args.jobs);
   const std::span<const LinearJob> jobs = prepared.jobs();

@@ -23,7 +23,8 @@ class LinearBlocks {
   static constexpr int kOutputs = Isa::kTileGroups * kGroupOutputs;
   static constexpr std::size_t kGroupScales = kGroupOutputs * Format::kScaleBytes;
   static constexpr std::size_t kStepBytes = Format::kLineBytes * Isa::kTileGroups;
-  // Two blocks of 128 inputs stay in L1 together with inputs and sums; larger ones are fetched into L2 only.
+  // The cache that lines are fetched into: L1 if it holds two blocks of 128 inputs together with inputs and sums, else
+  // L2.
   static constexpr int kCache = kStepBytes / Format::kInputs * 128 <= 4096 ? 3 : 2;
 
  public:
@@ -31,7 +32,7 @@ class LinearBlocks {
     alignas(64) float y[kRows][kOutputs] = {};
     const Cell* x[kRows];
     for (int r = 0; r < kRows; ++r) x[r] = Arithmetic::inputs(job.x_row(row + r));
-    // Whole blocks, 4 KB at least.
+    // How far ahead lines are fetched: whole blocks, at least 4 KB.
     const std::size_t ahead = (tile.block_bytes + tile.scale_bytes) * ((4095 + tile.block_bytes) / tile.block_bytes);
     for (int block = 0; block < tile.blocks; ++block) {
       const int inputs = std::min(tile.block, tile.in - block * tile.block);
@@ -101,8 +102,8 @@ class LinearBlocks {
     }
   }
 
-  // Serves formats whose decoding tables do not fit in registers. It hides that `format` stays the same, so that the
-  // compiler loads it at each use instead of spilling sums, whose chains would then go through memory.
+  // Returns `format`, hidden from the compiler if the decoding tables do not fit in registers. The compiler then loads
+  // them at each use instead of spilling sums, whose chains would go through memory.
   [[gnu::always_inline]] static const Format& beside_sums(const Format& format) {
     const Format* decoder = &format;
     if constexpr (requires { requires Format::kRowsWithoutConstants == kRows; }) asm volatile("" : "+r"(decoder));
@@ -116,14 +117,14 @@ class LinearBlocks {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Cell* pair = x[r] + P * Arithmetic::kPairCells;
-      // The groups share the broadcasts of a step, but those of kRows rows do not fit in registers. This hides that
-      // they are the same, so that the compiler loads them again instead of spilling them.
+      // The groups share the broadcasts of a step, but those of kRows rows do not fit in registers. The empty asm makes
+      // the compiler load them again for each group instead of spilling them.
       asm("" : "+r"(pair));
       acc[r][g] = Arithmetic::add(pair, weights, acc[r][g]);
     }
   }
 
-  // `sums` is a copy: values to which a call may write cannot live in registers.
+  // `sums` is a copy of `acc`, because values that a call may write to cannot live in registers.
   [[gnu::always_inline]] static void partial_step(const std::byte* lines, const std::byte* scales,
                                                   const Cell* const (&x)[kRows], int count, V (&acc)[kRows][kGroups]) {
     V sums[kRows][kGroups];
@@ -136,7 +137,8 @@ class LinearBlocks {
                                             int count, V (&acc)[kRows][kGroups]) {
     Cell padded[kRows][kStepCells];
     const Cell* rows[kRows];
-    const int cells = Arithmetic::kPairCells == 2 ? count : (count + 1) / 2;  // the second of an odd pair is no input
+    // In a pair with one input, the second is skipped.
+    const int cells = Arithmetic::kPairCells == 2 ? count : (count + 1) / 2;
     for (int r = 0; r < kRows; ++r) {
       for (int i = 0; i < kStepCells; ++i) padded[r][i] = i < cells ? x[r][i] : Arithmetic::kNothing;
       rows[r] = padded[r];

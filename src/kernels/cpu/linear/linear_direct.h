@@ -17,7 +17,7 @@ class LinearDirect {
   using V = typename Isa::Vec;
   using Scale = typename Format::Scale;
   using Cell = typename Arithmetic::Cell;
-  // Blocks in flight, each with its own chains.
+  // Blocks that are multiplied at once, each with its own chains.
   static constexpr int kBlocks = std::max(1, Isa::kChains / (kRows * kGroups));
   static constexpr int kStepCells = Format::kInputs / 2 * Arithmetic::kPairCells;
   static constexpr int kTile = std::min(kGroups, Isa::kTileGroups);
@@ -31,7 +31,7 @@ class LinearDirect {
     if constexpr (kBlocks > 1) {
       for (; block + kBlocks <= whole; block += kBlocks) kernel.template blocks<kBlocks>(block, tile.block);
     }
-    if constexpr (kBlocks > 2) {  // the weight has few blocks
+    if constexpr (kBlocks > 2) {  // fewer than kBlocks blocks are left
       for (; block + 2 <= whole; block += 2) kernel.template blocks<2>(block, tile.block);
     }
     for (; block < tile.blocks; ++block) {
@@ -64,7 +64,7 @@ class LinearDirect {
     };
     constexpr int kPairs = Format::kInputs / 2;
     if constexpr (kRows <= Isa::kRowsGroupsInnermost) {
-      // Groups go innermost: their chains are all that hides the latency of an fma.
+      // The loop over groups is innermost, because only their chains hide the latency of an fma.
 #pragma GCC unroll 2
       for (int tile = 0; tile < kGroups; tile += kTile) {
         decltype(load(0)) line[kTile];
@@ -91,8 +91,8 @@ class LinearDirect {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Cell* pair = x[r] + P * Arithmetic::kPairCells;
-      // The groups share the broadcasts of a step, but with more rows those do not fit in registers. This hides that
-      // they are the same, so that the compiler loads them again instead of spilling them.
+      // The groups share the broadcasts of a step, but with more rows those do not fit in registers. The empty asm
+      // makes the compiler load them again for each group instead of spilling them.
       if constexpr (kRows > Arithmetic::kRowsKept) asm("" : "+r"(pair));
       acc[r][g] = Arithmetic::add(pair, weights, acc[r][g]);
     }
@@ -132,7 +132,7 @@ class LinearDirect {
 #pragma GCC unroll 8
     for (int b = 0; b < kCount; ++b) {
       if (const int rest = inputs % Format::kInputs; rest != 0) {
-        V sums[kRows][kGroups];  // a copy, as values to which a call may write cannot live in registers
+        V sums[kRows][kGroups];  // a copy of `acc`, because values that a call may write to cannot live in registers
         copy(acc[b], sums);
         partial_step(tile_.tile_bytes, lines[b], scales[b], x[b], rest, sums);
         copy(sums, acc[b]);
@@ -146,7 +146,7 @@ class LinearDirect {
     }
   }
 
-  // Returns where group g's `size` bytes lie among those of its tile, from the first tile's on.
+  // Returns the offset of group g's `size` bytes from the first tile's; groups past a tile are in the next tile.
   [[gnu::always_inline]] static std::size_t at(std::size_t tile_bytes, int g, std::size_t size) {
     return static_cast<std::size_t>(g / kTile) * tile_bytes + static_cast<std::size_t>(g % kTile) * size;
   }
@@ -155,7 +155,8 @@ class LinearDirect {
                                              const Cell* const* x, int count, V (&acc)[kRows][kGroups]) {
     Cell padded[kRows][kStepCells];
     const Cell* rows[kRows];
-    const int cells = Arithmetic::kPairCells == 2 ? count : (count + 1) / 2;  // the second of an odd pair is no input
+    // In a pair with one input, the second is skipped.
+    const int cells = Arithmetic::kPairCells == 2 ? count : (count + 1) / 2;
     for (int r = 0; r < kRows; ++r) {
       for (int i = 0; i < kStepCells; ++i) padded[r][i] = i < cells ? x[r][i] : Arithmetic::kNothing;
       rows[r] = padded[r];
@@ -207,8 +208,8 @@ class LinearDirectRows {
   }
 
  private:
-  // Multiplies the last tile of a weight whose outputs are no whole tiles. It has few kernels of its own, as each takes
-  // long to compile.
+  // Multiplies the last tile of a weight if it is not whole. It has few specialised kernels, as each takes long to
+  // compile.
   static void narrow(const LinearTile& tile, const LinearJob& job, int row, int count) {
     if constexpr (kNarrowRows<Format>) {
       int group = 0;
@@ -232,7 +233,7 @@ class LinearDirectRows {
     LinearDirect<Isa, Format, Arithmetic, kRows, kGroups>::run(tile, job, row, group);
   }
 
-  // Parts of more rows than kDirect are never cut into single ones.
+  // `count` is at least 2, because more than kDirect rows are never cut into parts of one row.
   template <int kRows>
   static void with_rows_by_blocks(const LinearTile& tile, const LinearJob& job, int row, int count) {
     if constexpr (kRows > 1) {
@@ -242,7 +243,7 @@ class LinearDirectRows {
   }
 };
 
-// Computes outputs [begin, end): with one row from any group to any other, with more in whole tiles.
+// Computes outputs [begin, end): with one row any groups, with more rows whole tiles.
 template <class Isa, class Format, class Arithmetic>
 void run_direct(const LinearLayout& layout, const LinearJob& job, int rows, int begin, int end) {
   const auto tile = [&](int index) { return LinearTile(layout, job.weight->packed(), index); };

@@ -18,14 +18,14 @@ inline constexpr std::size_t kLineScales = [] {
 
 // The numbers of rows that a format's kernels multiply at once.
 struct RowsAtOnce {
-  int direct;          // the sums of all groups of a tile fit in registers with the decoder's values
-  int alone = 0;       // this many in one part rather than in two of at most `direct`
-  int blocks = 0;      // the same for Isa::kBlockGroups groups; 0: no such kernels
+  int direct;          // rows multiplied at once whose sums, for all groups of a tile, fit in registers
+  int alone = 0;       // this many rows are one part instead of two parts of at most `direct`
+  int blocks = 0;      // rows multiplied at once by linear_blocks.h; 0: it has no kernels for the format
   int panel_from = 0;  // rows from which panels pay; 0: never
 };
 
-// The number of groups that are multiplied at once in a tile that is not whole: the narrow weights of a step are stored
-// as f32. Formats that define it multiply several rows there, too, as for routers in bf16.
+// The number of groups that are multiplied at once in a tile that is not whole: 1, unless the format defines
+// kNarrowGroups. Formats that do also multiply several rows at once there, as routers in bf16 need it.
 template <class Format>
 inline constexpr bool kNarrowRows = requires { Format::kNarrowGroups; };
 template <class Format>
@@ -34,7 +34,7 @@ inline constexpr int kNarrowGroups = [] {
   return 1;
 }();
 
-// The codes of a form whose bits are numbers of codes (kernels/cpu/linear/linear_codes.h).
+// The codes by number, for a CodesForm with kNumbered (kernels/cpu/linear/linear_codes.h).
 template <class Form>
 alignas(64) inline constexpr std::array<float, 16> kLevels = [] {
   std::array<float, 16> codes{};
@@ -42,17 +42,17 @@ alignas(64) inline constexpr std::array<float, 16> kLevels = [] {
   return codes;
 }();
 
-// pair() has applied the scales, or there are none: fma(acc, 1, y) = acc + y.
+// The scale of weights whose scales pair() has applied, and of weights without scales: fma(acc, 1, y) = acc + y.
 template <class V>
 struct Unscaled {
   [[gnu::always_inline]] static V load(const std::byte*) { return V::broadcast(1.0F); }
   [[gnu::always_inline]] static V finish(V acc, V, V y) { return acc + y; }
 };
 
-// The code is the exponent field. 0, which stands for the denormal 2^-127, becomes 0; 0xFF is NaN.
+// The e8m0 code is the exponent field of the f32 scale. Code 0, the denormal 2^-127, becomes 0; 0xFF becomes NaN.
 template <class V>
 struct ScaledE8m0 {
-  static constexpr std::size_t kBytes = 1;  // for one output
+  static constexpr std::size_t kBytes = 1;  // bytes of one output's scale
   [[gnu::always_inline]] static V load(const std::byte* codes) {
     using I = typename V::Int;
     const I code = I::load_bytes(codes);
@@ -61,7 +61,7 @@ struct ScaledE8m0 {
   [[gnu::always_inline]] static V finish(V acc, V scale, V y) { return fma(acc, scale, y); }
 };
 
-// The two bf16 of each dword.
+// Returns the two bf16 of each dword as floats.
 template <class I, class V>
 [[gnu::always_inline]] inline void split_bf16_pairs(I pairs, V& even, V& odd) {
   odd = as_float(pairs & I::broadcast(static_cast<std::int32_t>(0xFFFF0000U)));
@@ -77,7 +77,7 @@ struct ScaledF32 {
   [[gnu::always_inline]] static V finish(V acc, V scale, V y) { return fma(acc, scale, y); }
 };
 
-// kHalf: lines of 8 outputs (has_half_lines()).
+// f32 weights. kHalf: lines have 8 outputs (has_half_lines()).
 template <class V, RowsAtOnce kAtOnce, bool kHalf = false>
 struct F32Weights {
   using Scale = Unscaled<V>;
@@ -125,7 +125,7 @@ struct Fp8Weights : Decoder {
   [[gnu::always_inline]] auto load(const std::byte* line, const std::byte*) const { return Decoder::load(line); }
 };
 
-// f32 scales go into each weight.
+// FP8 whose f32 scales multiply each weight.
 template <class V, class Decoder, RowsAtOnce kAtOnce>
 struct Fp8PrescaledWeights : Decoder {
   using Scale = Unscaled<V>;

@@ -10,7 +10,8 @@ namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
 constexpr RowsAtOnce kRows = LinearIsa::kFp8Rows;
-// Weights that are decoded again for every six rows are multiplied by their scales each time, so panels pay sooner.
+// Without panels a weight is decoded, and multiplied by its f32 scale, again for every six rows. So panels pay sooner
+// than for other formats.
 constexpr RowsAtOnce kPrescaledRows{.direct = kRows.direct,
                                     .alone = kRows.alone,
                                     .blocks = kRows.blocks,

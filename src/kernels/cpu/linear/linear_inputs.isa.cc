@@ -9,7 +9,7 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// The low halves of the lanes, sixteen bf16.
+// Stores the low halves of the lanes, sixteen bf16.
 template <class V>
 [[gnu::always_inline]] inline void prepare_bf16(int count, const float* x, std::uint16_t* to) {
   int i = 0;
@@ -21,7 +21,8 @@ template <class V>
 [[gnu::always_inline]] inline void quantize_whole_block(const float* x, QuantizedBlock& block) {
   using I = typename V::Int;
   const V low = V::load(x), high = V::load(x + 16);
-  // As integers the magnitudes are in order, those that are not finite included.
+  // The bits of magnitudes, read as integers, have the order of the magnitudes; those that are not finite are the
+  // largest.
   const I mask = I::broadcast(0x7FFFFFFF);
   const I largest = max_of(as_bits(low) & mask, as_bits(high) & mask);
   const QuantizedScale scale = quantized_scale(max_of_lanes(largest));

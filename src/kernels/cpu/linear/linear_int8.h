@@ -31,18 +31,17 @@
 
 namespace sluice::cpu::SLUICE_ISA {
 
-// The parts of a kind of weights, of kPart inputs (32 or 16: then `half` is the number of the part in a block of
-// inputs). It has kFactors vectors of 16 outputs that scales give, the start of a sum of products, and y after the sum.
-// It may have are_usual(scales): true if, with all scales of a whole tile, load_usual_factors() does
-// what load_factors() does.
+// The scales of a kind of weights, by parts of kPart inputs: 32, or 16, of which `half` is the part's number in a block
+// of 32 inputs. It gives kFactors vectors of factors for 16 outputs, the start of a sum of products, and y after the
+// sum. It may have are_usual(scales): true if load_usual_factors() may replace load_factors() for a whole tile.
 template <class V>
 struct Mxfp4Int8Scales {
   using I = typename V::Int;
   static constexpr int kPart = 32, kFactors = 2;
   static constexpr std::size_t kLineBytes = 64, kScaleBytes = 1;
   // The scale is a power of two. factors[0] holds integers that multiply kQuantizedMagic + sum by half of the scale
-  // when they are added to its bits, and factors[1] is what kQuantizedMagic becomes. A half that is 0 leaves a
-  // denormal, which counts as zero, and zero to take off. A half that is too large, or NaN, gives NaN.
+  // when they are added to its bits, and factors[1] is what kQuantizedMagic becomes. If half of the scale is 0, the
+  // product is a denormal, which counts as zero, and factors[1] is zero. If it is too large, or NaN, the result is NaN.
   [[gnu::always_inline]] static void load_factors(const std::byte* scales, V (&factors)[kFactors]) {
     constexpr std::int32_t kExponent = 0x7F800000;
     factors[1] = ScaledE8m0<V>::load(scales) * V::broadcast(0.5F) * V::broadcast(kQuantizedMagic);
@@ -59,8 +58,8 @@ struct Mxfp4Int8Scales {
   }
 };
 
-// Form: a CodesForm (kernels/cpu/linear/linear_codes.h); kOffset: the difference between the bytes of add_dot and the
-// codes.
+// The scales of integer codes. Form: a CodesForm (kernels/cpu/linear/linear_codes.h); kOffset: a byte of add_dot() less
+// its code.
 template <class V, class Form, int kOffset>
 struct CodesInt8Scales {
   using I = typename V::Int;
@@ -95,11 +94,11 @@ class LinearInt8 {
   static constexpr int kFactors = Int8::kFactors;
   static constexpr std::size_t kLineBytes = Int8::kLineBytes, kBytes = 64;
   static constexpr std::size_t kGroupScales = kGroupOutputs * Int8::kScaleBytes;
-  // Blocks decoded at once: two buffers' worth of bytes a line, kept in L2.
+  // The blocks that the buffer holds, which stays in L2.
   static constexpr int kBufferBlocks = 64;
 
  public:
-  // One row may begin and end at any group of a tile.
+  // With one row, begin and end may be at any group of a tile.
   static void run(const LinearJob& job, int rows, int begin, int end) {
     const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
     const auto part = [&](int index, int group, int last) {
@@ -142,10 +141,10 @@ class LinearInt8 {
     for (; group < last; ++group) LinearInt8(tile, job, rows, group).template groups<1, false>(0, tile.blocks);
   }
 
-  // More groups than a tile has are two whole tiles.
+  // If kGroups is more than a tile has, it means two whole tiles.
   template <int kGroups>
   static constexpr int kTile = std::min(kGroups, Isa::kTileGroups);
-  // Returns where group g's `size` bytes lie among those of its tile, from the first tile's on.
+  // Returns the offset of group g's `size` bytes from the first tile's; groups past a tile are in the next tile.
   template <int kGroups>
   [[gnu::always_inline]] std::size_t at(int g, std::size_t size) const {
     return static_cast<std::size_t>(g / kTile<kGroups>) * tile_.tile_bytes +
@@ -159,8 +158,9 @@ class LinearInt8 {
     for (int first = 0; first < tile_.blocks; first += kBufferBlocks) {
       const int last = std::min(tile_.blocks, first + kBufferBlocks);
       decode(first, last);
+      // After the last block, prefetching goes on with the next tile.
       next_ = {lines(last), std::min<std::size_t>(kBufferBlocks, static_cast<std::size_t>(tile_.blocks)) *
-                                (tile_.block_bytes + tile_.scale_bytes)};  // the next tile's follow the last block
+                                (tile_.block_bytes + tile_.scale_bytes)};
       groups<Isa::kTileGroups, true>(first, last);
     }
   }
@@ -268,7 +268,7 @@ class LinearInt8 {
     V v[kGroups][kFactors];
   };
 
-  // Multiplies groups [from, from + kAtOnce) of the kGroups that y holds.
+  // Multiplies groups [from, from + kAtOnce) of the kGroups groups of y.
   template <int kGroups, int kAtOnce, bool kDecoded, int kRows, class Sums>
   [[gnu::always_inline]] void add_block(const Int8& int8, int block, int from, const std::byte* buffer,
                                         const QuantizedBlock* const (&rows)[kRows], Sums& y) const {
@@ -317,8 +317,8 @@ class LinearInt8 {
     }
   }
 
-  // Loads the factors of groups from `from` on. For a whole tile, whose scales lie next to each other, it needs fewer
-  // instructions if no scale is unusual and Int8 has them.
+  // Loads the factors of kAtOnce groups from `from` on. For a whole tile whose scales are all usual it uses the faster
+  // load_usual_factors().
   template <int kGroups, int kAtOnce>
   [[gnu::always_inline]] void load_factors(const std::byte* scales, int from, Factors<kAtOnce>& factors) const {
     if constexpr (Isa::kStreams) prefetch_lines(scales);
@@ -340,15 +340,15 @@ class LinearInt8 {
     load([](const std::byte* at, V(&of)[kFactors]) __attribute__((always_inline)) { Int8::load_factors(at, of); });
   }
 
-  // The four codes from `at` on of each row.
+  // Broadcasts four codes of each row, from `at` on.
   template <int kRows, int kAtOnce>
   [[gnu::always_inline]] static void add_products(const Bytes (&weights)[kAtOnce], int at,
                                                   const QuantizedBlock* const (&x)[kRows], I (&acc)[kRows][kAtOnce]) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const std::int8_t* codes = x[r]->codes + at;
-      // Sixteen sums and more fill the registers: without this the compiler gathers the codes of both halves first and
-      // spills the sums.
+      // Sixteen or more sums fill the registers. Without this empty asm the compiler loads the codes of both halves
+      // first and spills the sums.
       if constexpr (kRows > 2) asm("" : "+r"(codes));
       const auto four = Int8::broadcast(codes);
 #pragma GCC unroll 4
@@ -360,13 +360,14 @@ class LinearInt8 {
     return job_.y + row * job_.ldy + tile_.first_output + (group_ + group) * kGroupOutputs;
   }
   int outputs_left(int group) const {
-    const int groups = group < Isa::kTileGroups ? group : 0;  // the second tile is whole
+    // Groups past the tile are the second tile, which is whole.
+    const int groups = group < Isa::kTileGroups ? group : 0;
     return tile_.outputs - (group_ + groups) * kGroupOutputs;
   }
 
   const LinearTile& tile_;
   const LinearJob& job_;
-  int rows_, group_;  // the first group
+  int rows_, group_;  // rows of the job; the first group
   NextWeights next_;
   alignas(64) std::byte buffer_[kBufferBlocks * (kBlockLines * 2 + kFactors) * Isa::kTileGroups * kBytes];
 };

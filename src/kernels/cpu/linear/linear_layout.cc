@@ -15,7 +15,7 @@ namespace sluice {
 
 namespace {
 
-// FP8 without scales gets e8m0 scales of 1, which change no bit, so that there is one kernel less.
+// FP8 without scales gets e8m0 scales of 1, which change no bit, so that it needs no kernels of its own.
 ScaleFormat packed_scales_of(const WeightView& view) {
   return view.format == WeightFormat::kFp8 && view.scale_format == ScaleFormat::kNone ? ScaleFormat::kE8m0
                                                                                       : view.scale_format;
@@ -31,7 +31,7 @@ struct LineSource {
   std::size_t line_bytes;
 };
 
-// Copies `bytes` bytes; if they are kWhole, as they nearly always are, without a call.
+// Copies `bytes` bytes. If there are kWhole, the usual case, the compiler can copy them without a call.
 template <std::size_t kWhole>
 void copy_bytes(const std::byte* from, std::size_t bytes, void* to) {
   if (bytes == kWhole) {
@@ -107,7 +107,8 @@ struct LineFormat {
   WeightFormat format;
   int step_inputs;
   std::size_t line_bytes;
-  // Functions that pack a line, and as many lines as come in strips; null: codes, a tile at a time.
+  // Functions that pack a line, and lines that come in whole strips. Null: the format is codes, which are packed a tile
+  // at a time.
   void (*pack)(const LineSource& from, std::byte* line) = nullptr;
   cpu::avx2::PackStrips* pack_strips = nullptr;
   void (*pack_tile)(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to) = nullptr;
@@ -131,16 +132,16 @@ const LineFormat& line_format(const WeightView& view) {
   return found;
 }
 
-// The bytes of one output's scale in one block.
+// Returns the bytes of one output's scale in one block.
 std::size_t packed_scale_bytes_of(const WeightView& view) {
   WeightTrait trait = weight_trait(view);
   if (!weight_format(view.format).has_codes()) trait.scales = packed_scales_of(view);
   if (view.format != WeightFormat::kTransposedCodes) return static_cast<std::size_t>(trait.scale_bytes());
-  trait.scales = ScaleFormat::kF32;  // a scale for each input, for a group of outputs
+  trait.scales = ScaleFormat::kF32;  // a group of outputs has a scale for each input
   return static_cast<std::size_t>(trait.scale_bytes() * view.block_inputs() / kGroupOutputs);
 }
 
-// Blocks and lines are nearly always powers of two, for which no division is needed: each product makes a layout.
+// Division by powers of two, the usual case, is a shift: every product makes a layout, so it should be fast.
 int ceil_div(int a, int b) {
   const bool power_of_two = (b & (b - 1)) == 0;
   return power_of_two ? (a + b - 1) >> std::countr_zero(static_cast<unsigned>(b)) : (a + b - 1) / b;
@@ -192,7 +193,7 @@ struct Packer {
   void tile(int tile, std::byte* to) const {
     const int groups = layout.groups_in(tile);
     const auto group_bytes = layout.block_bytes + layout.group_scale_bytes;
-    // A group packs whole cache lines of its rows before the next group does.
+    // Packs whole cache lines of a group's rows before those of the next group.
     const int row_block_bytes = std::max(1, static_cast<int>(view.row_bytes()) / layout.blocks);
     const int at_once = std::max(1, 128 / row_block_bytes);
     for (int first = 0; first < layout.blocks; first += at_once) {
@@ -220,7 +221,7 @@ struct Packer {
     int done = 0;
     if (n + kGroupOutputs <= layout.out) {
       const std::size_t row_bytes = view.row_bytes();
-      // Inputs begin at whole bytes: a line has four or eight bytes of each row.
+      // A line's inputs begin at a whole byte: a line has four or eight bytes of each row.
       const auto at = static_cast<std::size_t>(begin / layout.step_inputs) * (layout.line_bytes / kGroupOutputs);
       if (begin % layout.step_inputs == 0) {
         done = format.pack_strips(order, view.data + static_cast<std::size_t>(n) * row_bytes + at, row_bytes,
@@ -243,7 +244,7 @@ struct Packer {
     }
     const std::size_t size = layout.group_scale_bytes / kGroupOutputs;
     for (int o = 0; o < outputs; ++o, to += size) {
-      const int n = std::min(first + o, layout.out - 1);  // padding repeats the last output's
+      const int n = std::min(first + o, layout.out - 1);  // padded outputs get the scale of the last output
       const auto index = static_cast<std::size_t>((view.first_row + n) / view.block_out) *
                              static_cast<std::size_t>(view.scale_columns) +
                          static_cast<std::size_t>(block);

@@ -59,15 +59,15 @@ struct LinearLayout {
   std::size_t bytes() const;
 
   int out, in;
-  int block;  // inputs of a block; the last one may have fewer
+  int block;  // inputs of a block; the last block may have fewer
   int blocks;
   int step_inputs;  // inputs of a line
   int tile_groups;
   std::size_t line_bytes;
-  std::size_t block_bytes;        // one group's lines of a whole block
-  std::size_t last_block_bytes;   // one group's lines of the last block
-  std::size_t group_bytes;        // one group's lines and scales of all blocks
-  std::size_t group_scale_bytes;  // one group's scales of one block
+  std::size_t block_bytes;        // bytes of one group's lines in a whole block
+  std::size_t last_block_bytes;   // bytes of one group's lines in the last block
+  std::size_t group_bytes;        // bytes of one group's lines and scales in all blocks
+  std::size_t group_scale_bytes;  // bytes of one group's scales in one block
 };
 
 // Packs outputs [begin, end); begin is a multiple of a tile's outputs.
@@ -78,7 +78,7 @@ void pack_linear(const WeightView& view, int tile_groups, Fp8Order order, int be
 // Packs tile `tile`, to `to`.
 void pack_codes_tile(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to);
 
-// The same of WeightFormat::kTransposedCodes.
+// Packs tile `tile` of transposed codes (WeightFormat::kTransposedCodes), to `to`.
 void pack_transposed_codes_tile(const WeightView& view, const LinearLayout& layout, int tile, std::byte* to);
 
 }  // namespace sluice

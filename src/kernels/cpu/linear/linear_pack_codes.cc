@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// The byte that stands for a code in a line.
+// Maps codes to the bytes that stand for them in a line.
 class Numbers {
  public:
   explicit Numbers(const BlockCodes& form) : offset_(form.bits == 4 ? -form.lowest : 128) {
@@ -27,14 +27,14 @@ class Numbers {
 
   int offset_;
   bool numbered_;
-  std::array<std::uint8_t, 256> of_{};  // by code, from -128 on
+  std::array<std::uint8_t, 256> of_{};  // [code + 128]
 };
 
 // One output's place in the block of a tile that is being packed.
 struct Place {
-  std::byte* line;     // its dword in the first line
-  std::size_t stride;  // to the next line
-  std::byte* scale;    // its scale; its minimum is 16 further on
+  std::byte* line;     // the output's dword in the first line
+  std::size_t stride;  // bytes to the next line
+  std::byte* scale;    // the output's scale; its minimum is 16 scales further on
 };
 
 void put_scales(const BlockCodes& form, const CodedPart& part, std::byte* to) {
@@ -156,7 +156,7 @@ void pack_transposed_codes_tile(const WeightView& view, const LinearLayout& layo
   const int first = tile * layout.tile_groups * kGroupOutputs, groups = layout.groups_in(tile);
   const std::size_t stride = static_cast<std::size_t>(groups) * layout.line_bytes;
   const std::size_t line_scales = (form.min ? 2 : 1) * static_cast<std::size_t>(layout.step_inputs);  // floats
-  // Absent weights are 0: in types without a code 0, such as IQ4, their scale makes them so.
+  // Padding gets code 0. In types without a code 0, such as IQ4, the padding's scale of 0 makes the weights 0.
   const Numbers numbers(form);
   const int nothing = static_cast<int>(numbers.of(0)) * (form.bits == 4 ? 0x11 : 1);
   for (int block = 0; block < layout.blocks; ++block) {

@@ -42,7 +42,7 @@ struct FmaArithmetic {
     return fma(V::broadcast(x[0]), pair.even, fma(V::broadcast(x[1]), pair.odd, acc));
   }
 
-  // An odd count leaves one pair without its odd half (linear_tile.h).
+  // With an odd count the last pair has no odd input (linear_tile.h).
   static const float* inputs(const float* x) { return x; }
   static void copy_inputs(const float* x, int begin, int count, float* to) {
     std::copy_n(x + begin, count, to);
@@ -77,12 +77,12 @@ struct FmaArithmetic {
   }
 };
 
-// The blocks [first, last); each has `block_inputs` inputs of the panel, an even number.
+// The blocks of a panel, [first, last). Each has `block_inputs` inputs in it, an even number.
 struct PanelBlocks {
   int first, last, block_inputs;
 };
 
-// `panel`: pair after pair, with kGroups groups of each. `panel_scales`: one such row for each block.
+// Decodes blocks into `panel`: [pair][group], kGroups groups; and their scales into `panel_scales`: [block][group].
 template <class Format, class V, class Arithmetic, int kGroups>
 [[gnu::noinline]] void decode_panel(const LinearTile& tile, const PanelBlocks& blocks, int group,
                                     typename Arithmetic::Cell* panel, float* panel_scales) {
@@ -281,7 +281,7 @@ class LinearPanels {
   const LinearJob& job_;
   int row_, rows_;
   NextWeights next_;
-  // All are written before they are read.
+  // Not initialised: all sums are written before they are read.
   alignas(64) float sums_[kMostRows * kTilesAtOnce * Isa::kTileGroups * kGroupOutputs];
   alignas(64) Cell x_[kMostRows * kCells];
   alignas(64) Cell weights_[kCells * Isa::kPanelGroups * kGroupOutputs];

@@ -28,10 +28,10 @@ void run_few(const LinearJob& any_job, int rows, int begin, int end) {
   run_direct<Isa, Format, FmaArithmetic<typename Isa::Vec>>(layout, job, rows, begin, end);
 }
 
-// The kernel in panels: blocks of kPanelInputs at most.
+// The kernel for many rows, by panels; for blocks of at most kPanelInputs inputs.
 template <class Isa, class Format>
 void run_many(const LinearJob& any_job, int rows, int begin, int end) {
-  if constexpr (Format::kRows.panel_from > 0) {  // 0: no table has it
+  if constexpr (Format::kRows.panel_from > 0) {  // if 0, no kernel table uses it
     static_assert(Format::kRows.panel_from > Isa::kPanelRows);
     const LinearJob job = any_job.weight->input_form() == InputForm::kF32 ? any_job : widened_job<Isa>(any_job, rows);
     const LinearLayout layout(job.weight->view(), Isa::kTileGroups);
@@ -51,7 +51,7 @@ void run_many(const LinearJob& any_job, int rows, int begin, int end) {
     run_many<LinearIsa, Format>(job, rows, begin, end);                    \
   }
 
-// Lists both as kernels, for the kinds of weights `of` and the inputs `with`.
+// Lists both functions as kernels, for the weights `of` and the inputs `with`.
 #define SLUICE_LINEAR_KERNELS(name, rows, of, with)                                                     \
   SLUICE_LINEAR(name##_panels, of, with, .rows_from = (rows).panel_from, .block_inputs = kPanelInputs), \
       SLUICE_LINEAR(name, of, with, .any_group = true)

@@ -33,7 +33,7 @@ inline constexpr bool kScalesOfWeights = Format::kScaleBytes > 0 && !kScalesOfSu
 
 inline constexpr int kUsualExponents = 50;
 
-// True if all of `count` inputs are such.
+// True if all of `count` inputs are 0 or of magnitude 2^-50 to 2^50.
 inline bool inputs_are_usual(const float* x, int count) {
   constexpr auto kLeast = static_cast<std::uint32_t>(127 - kUsualExponents) << 23;
   constexpr auto kSpan = static_cast<std::uint32_t>(2 * kUsualExponents) << 23;
@@ -118,7 +118,7 @@ class SlicesDirect {
     }
   }
 
-  // The general form, with multiplied weights.
+  // The general way: scales multiply the weights.
   [[gnu::noinline]] void unusual(int index, int count, const std::byte* lines, std::size_t step_bytes,
                                  const V (&scale)[kGroups]) {
     slices<false>(index, count, lines, step_bytes, scale, y_);
@@ -371,7 +371,7 @@ class SlicesPanels {
     }
   }
 
-  // Multiplies half of a slice; returns the weights of the next half.
+  // Multiplies half of a slice (its even or its odd inputs); returns the address of the next half's weights.
   template <int kRows, int kGroups>
   [[gnu::always_inline]] static const float* chain(const float* w, const float* x, V (&result)[kRows][kGroups]) {
     V acc[kRows][kGroups];
@@ -396,7 +396,7 @@ class SlicesPanels {
   }
 
   const LinearJob& job_;
-  const int rows_, blocks_;  // blocks of a panel
+  const int rows_, blocks_;  // rows of the product; blocks of a panel
   float *x_, *weights_, *scales_, *sums_;
 };
 
@@ -458,7 +458,7 @@ void run_slices_ahead(const LinearJob& job, int rows, int begin, int end) {
 
 }  // namespace sluice::cpu::SLUICE_ISA
 
-// Defines the functions `name`, for few rows of a Format, and name_panels, for many; name_ahead for one.
+// Defines the functions `name`, for few rows of a Format, and name_panels, for many; and name_ahead, for one row.
 #define SLUICE_SLICES_FORMAT(name, Format)                                 \
   void name(const LinearJob& job, int rows, int begin, int end) {          \
     run_slices<LinearIsa, Format>(job, rows, begin, end);                  \
@@ -469,7 +469,7 @@ void run_slices_ahead(const LinearJob& job, int rows, int begin, int end) {
   void name##_panels(const LinearJob& job, int rows, int begin, int end) { \
     SlicesPanels<LinearIsa, Format>::run(job, rows, begin, end);           \
   }
-// Lists them as kernels of the kinds of weights `of`.
+// Lists these functions as kernels for the weights `of`.
 #define SLUICE_SLICES_KERNELS(name, of)                                                                         \
   SLUICE_LINEAR(name##_ahead, of, kTilesInputs, .rows_from = LinearIsa::kTileGroups == 4 ? 1 : 0, .rows_to = 1, \
                 .needs = CpuFeatures{CpuFeature::kReadsAhead}, .any_group = true),                              \

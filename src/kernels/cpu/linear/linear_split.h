@@ -18,9 +18,8 @@ namespace sluice {
 
 struct LinearExtent {
   int rows = 0, out = 0, in = 0;
-  bool tiles =
-      false;     // inputs are tiles (kernels/weights/tile_inputs.h): whole blocks of rows, fewer outputs at a time
-  int unit = 0;  // a piece of one row has a multiple of this many outputs; 0: of a tile's
+  bool tiles = false;  // inputs are tiles (kernels/weights/tile_inputs.h): pieces have whole blocks of rows
+  int unit = 0;        // the outputs of a one-row piece are a multiple of this; 0: of a tile's outputs
 };
 
 // A rectangle of one product's outputs.
@@ -56,16 +55,15 @@ class LinearGrid {
   }
   std::int64_t tile_cost() const { return part_cost() * parts_; }
   std::int64_t cost() const { return part_cost() * parts(); }
-  // The number of parts that begin before `at` of this grid's cost; in whole tiles, those that lie there in whole or in
-  // part.
+  // Returns the number of parts that begin before `at`, in units of cost. With in_tiles, it is rounded up to whole
+  // tiles.
   std::int64_t parts_before(std::int64_t at, bool in_tiles) const {
     const std::int64_t unit = in_tiles ? tile_cost() : part_cost();
     if (unit == 0 || at <= 0) return 0;
     return std::min(parts(), (at + unit - 1) / unit * (in_tiles ? parts_ : 1));
   }
 
-  // Calls run for all of a product. Its rows are few, so they are one chunk, whose tiles are joined, whatever the grid
-  // is.
+  // Calls run once for all of a product. Its rows must be few enough to be one chunk.
   template <class Run>
   static void walk_all(const LinearExtent& extent, int out_tile, int item, const Run& run) {
     constexpr int kOneChunk = 24;
@@ -76,7 +74,7 @@ class LinearGrid {
     const LinearGrid grid(extent, out_tile);
     grid.walk(item, 0, grid.parts(), run);
   }
-  // Calls run for parts [at, end); whole tiles of a chunk are joined.
+  // Calls run for parts [at, end), once for consecutive whole tiles of a chunk.
   template <class Run>
   void walk(int item, std::int64_t at, std::int64_t end, const Run& run) const {
     while (at < end) {
@@ -112,7 +110,7 @@ class LinearGrid {
 
   LinearExtent extent_;
   int out_tile_ = 1, tiles_ = 0, chunks_ = 0, chunk_rows_ = 0;
-  int part_rows_ = 0, part_outputs_ = 1, parts_ = 1;  // the size of a part; parts of a tile
+  int part_rows_ = 0, part_outputs_ = 1, parts_ = 1;  // rows and outputs of a part; parts of a tile
 };
 
 // Multiply-adds that a fork must bring each thread to be worth its cost, and those of the smallest piece: some
@@ -137,7 +135,7 @@ class LinearPieces {
   std::int64_t begin(int i) const {
     const int round = i / threads_;
     if (round >= rounds_) return total_;
-    const std::int64_t left = total_ >> round;  // except what rounding leaves to the rounds before
+    const std::int64_t left = total_ >> round;  // what is left, except for rounding
     return total_ - left + taken_in(round) * (i % threads_) / threads_;
   }
   // Returns the first piece that is shorter than `least`.
@@ -146,8 +144,7 @@ class LinearPieces {
     while (round < rounds_ && taken_in(round) / threads_ >= least) ++round;
     return round * threads_;
   }
-  // Returns the part of `grid`, which begins at `base`, with which piece `i` begins: pieces that are long enough have
-  // whole tiles.
+  // Returns the first part of piece `i` in `grid`, which begins at `base` of the line. Long pieces have whole tiles.
   std::int64_t first_part(int i, const LinearGrid& grid, std::int64_t base) const {
     const int in_tiles = first_below(grid.tile_cost());
     const std::int64_t whole = grid.parts_before(begin(std::min(i, in_tiles)) - base, true);
@@ -173,7 +170,7 @@ void split_linear(ThreadPool& pool, int out_tile, int items, Extent extent, Run 
     std::int64_t base;
   };
   thread_local std::vector<Placed> of_thread;
-  std::vector<Placed>& grids = of_thread;  // the threads of the pool read the caller's
+  std::vector<Placed>& grids = of_thread;  // a reference, since a pool's thread would name its own thread_local
   const auto all = [&](int, int) {
     for (int i = 0; i < firsts; ++i) first(i);
     for (int i = 0; i < items; ++i) LinearGrid::walk_all(extent(i), out_tile, i, run);

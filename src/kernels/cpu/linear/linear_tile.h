@@ -90,14 +90,14 @@ struct LinearTile {
 
   const std::byte* data;
   int in, block, blocks;
-  int groups, outputs;  // outputs without padding
+  int groups, outputs;  // groups of the tile, and its outputs without padding
   int first_output;
-  std::size_t block_bytes, last_block_bytes, scale_bytes;  // all groups' lines and scales
-  std::size_t tile_bytes;                                  // to the next tile
+  std::size_t block_bytes, last_block_bytes, scale_bytes;  // bytes of all groups' lines and scales in a block
+  std::size_t tile_bytes;                                  // bytes from one tile to the next
 };
 
-// Asks for a line of weights that is read soon and for one that is read later; only at every kth line, as far ahead in
-// time.
+// Prefetches a line of weights that is read soon and one that is read later. With kEvery > 1 it does so at every
+// kEvery-th line, the same time ahead.
 template <int kEvery = 1>
 [[gnu::always_inline]] inline void prefetch_lines(const std::byte* line) {
   __builtin_prefetch(line + 3072 * kEvery, 0, 2);

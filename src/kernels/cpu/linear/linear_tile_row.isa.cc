@@ -19,7 +19,7 @@
 namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
-constexpr int kRowGroups = LinearIsa::kTileGroups;         // at once, with a tile of sums for each
+constexpr int kRowGroups = LinearIsa::kTileGroups;         // groups computed at once, each with a tile of sums
 constexpr int kRowRing = 4, kRowAhead = 2;                 // slices
 constexpr std::size_t kRowSlot = kRowGroups * kTileBytes;  // the bytes of a slot of the ring
 constexpr int kInputTile = kRowGroups, kWeightTile = kInputTile + 1, kWeightTiles = 8 - kWeightTile;
@@ -86,7 +86,7 @@ class RowProduct {
   std::byte* slot(int index) { return ring_ + static_cast<std::size_t>(index % kRowRing) * kRowSlot; }
   void decode(Unit& unit, int slice, int to) { unit.decoder.decode(slice, slot(to)); }
 
-  // With fewer groups the other tiles multiply what was there before, and their sums are not read.
+  // With fewer groups the other tiles hold old weights; they are multiplied, too, but their sums are not read.
   [[gnu::always_inline]] static void multiply(const std::byte* x, const std::byte* weights, int groups) {
     tile_load<kInputTile>(x);
     unroll<kRowGroups>([&]<int G>() __attribute__((always_inline)) {
@@ -117,9 +117,9 @@ class RowProduct {
   const LinearJob& job_;
   const int slices_, ahead_;
   const std::byte* inputs_;
-  int last_slice_;        // the slice from which on inputs are at last_
-  int slot_ = 0;          // the slot of the slice at hand
-  bool decoded_ = false;  // the first slices of these outputs are there
+  int last_slice_;        // from this slice on, inputs are read from last_
+  int slot_ = 0;          // the slot of the slice that is multiplied next
+  bool decoded_ = false;  // true if the first slices of these outputs are decoded already
 };
 
 // Computes outputs [begin, end), begin a multiple of 16.

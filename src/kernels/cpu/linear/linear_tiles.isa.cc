@@ -23,8 +23,8 @@ namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
 constexpr int kFewRows = 48, kMostRows = 256, kChunkSlices = 16;
-constexpr int kRing = 4, kAhead = 2;  // slices
-constexpr int kBatch = 4;             // units of 32 outputs that are written together
+constexpr int kRing = 4, kAhead = 2;  // slices in the ring; slices decoded ahead
+constexpr int kBatch = 4;             // units of 32 outputs whose results are written together
 
 // The rows of a job as tiles.
 struct TileRows {
@@ -190,7 +190,7 @@ class TileProduct {
     const std::byte* weights = s_.weights[buffer_];
     const int block_slices = kScalesOfSums ? tile.block / kSliceInputs : count;
     constexpr int kAsked = (kBlocks * kGroups * kTileRows + kChunkSlices - 1) / kChunkSlices;  // lines a slice
-    const float* next = sums + kBlocks * kGroups * kTileFloats;                                // the next rows' sums
+    const float* next = sums + kBlocks * kGroups * kTileFloats;  // the sums of the next rows
     int s = 0;
     const auto between = [&]() __attribute__((always_inline)) {
       x += kTileBytes, weights += kGroups * kTileBytes;
@@ -255,9 +255,9 @@ class TileProduct {
   Scratch& s_;
   ScaledSums scaled_;
   int block_buffer_ = 0;
-  int buffer_ = 0;                                            // the buffer of the chunk at hand
-  bool decoded_ = false;                                      // the first chunk of the next outputs is there
-  int waiting_ = 0, groups_[kBatch] = {}, outputs_left_ = 0;  // units whose sums are not yet stored
+  int buffer_ = 0;        // the buffer of the chunk that is multiplied
+  bool decoded_ = false;  // true if the first chunk of the next outputs is decoded already
+  int waiting_ = 0, groups_[kBatch] = {}, outputs_left_ = 0;  // units whose sums are not yet written to y
   float* waiting_outputs_ = nullptr;
 };
 

@@ -1,11 +1,11 @@
 // The two products of attention in register tiles over sixteen lanes V: queries with keys along the dims (each is one
 // lanes16), and weights with values along the keys (each dim is one chain). Keys are given by pointer.
 //
-// A Products gives the form of a row of keys or queries, and multiplies them:
+// A Products converts rows of keys and queries to cells, and multiplies them:
 //   Cell, kStep (dims of a vector of cells), kPairs (true for AttendArgs::bf16's order)
 //   kDotHeads, kValueHeads, kValueVectors, kLeastValueVectors   the register blocks that fit
 //   cells(n), stride(n)                  the cells of a row of n dims, and from one row to the next in scratch
-//   key(format, row, into, scratch)      where the row's cells are: in `into`, or in the cache
+//   key(format, row, into, scratch)      returns the row's cells, in `into` or in the cache
 //   query(q, n, into)                    makes the cells of a query
 //   rounded(w)                           a weight in the form that multiplies values
 //   dot<H>(q, ldq, keys, dims, acc)      acc[h][k] += dims of query h and key k

@@ -14,7 +14,8 @@ namespace sluice {
 
 // A tile should be worth a few microseconds, or handing it to another thread costs more than it gains.
 inline constexpr std::size_t kTileOperations = 131072;
-// The same for passes over rows, which mostly wait for what another thread has written.
+// The operations of a tile of a pass over rows. It may be smaller, because such passes mostly wait for data that
+// another thread wrote.
 inline constexpr std::size_t kRowTileOperations = 32768;
 
 // Calls tile(begin, end) for pieces of rows [0, rows), where a row is worth about `operations_per_row` f32 operations.
@@ -23,7 +24,7 @@ template <class Tile>
 void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, const Tile& tile,
                    std::size_t least = 1) {
   if (rows <= 0) return;
-  constexpr int kFewRows = 8;  // one thread computes this many together
+  constexpr int kFewRows = 8;  // rows that one thread computes together
   if (rows == 1 || (rows <= kFewRows && exec.pool->threads() == 1)) {
     const auto all = [&](int, int) { tile(0, rows); };
     return exec.pool->run(1, std::ref(all));
@@ -34,14 +35,15 @@ void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, c
     const int begin = index * rows_per_tile;
     tile(begin, std::min(rows, begin + rows_per_tile));
   };
-  exec.pool->run((rows + rows_per_tile - 1) / rows_per_tile, std::ref(run));  // by reference: no allocation
+  // By reference, so that std::function allocates nothing.
+  exec.pool->run((rows + rows_per_tile - 1) / rows_per_tile, std::ref(run));
 }
 
-// `exec`, but everything runs on the calling thread: for ops inside a tile.
+// Returns `exec` with a pool of the calling thread alone: for ops inside a tile.
 Exec on_this_thread(const Exec& exec);
 
-// At least `floats` floats, 64-byte aligned, of the calling thread. There is one piece per thread: the next call may
-// move it.
+// Returns at least `floats` floats of the calling thread's scratch, aligned to 64 bytes. The thread's next call may
+// move them.
 float* thread_scratch(std::size_t floats);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The keys and the queries that the kernels of attend_lists.cu's order work on together: index arithmetic alone.
+// The keys and the queries that the kernels of attend_list_parts.h's order work on together: index arithmetic alone.
 //
 // The keys of a row are items of a list. In a list of latent rows, item i is entry first_key + i, or the i-th selected
 // one. In a window's list, item i is position i, and the row sees those of its window. Blocks are items [64 j, 64 j +
