@@ -30,30 +30,30 @@ namespace sluice {
 class CudaDevice : public Device {
  public:
   virtual const std::string& gpu() const = 0;  // "GPU 0 (NVIDIA H100 80GB HBM3)", for messages
-  virtual int number() const = 0;              // among those that the driver shows
+  virtual int number() const = 0;              // its number among the GPUs that the driver shows
   virtual std::size_t total_bytes() const = 0;
   virtual void* stream() = 0;          // a cudaStream_t, on the calling thread's current device
-  virtual std::byte* workspace() = 0;  // kCudaWorkspaceBytes (kernels/cuda/launch.h), or more
+  virtual std::byte* workspace() = 0;  // at least kCudaWorkspaceBytes (kernels/cuda/launch.h)
   virtual std::size_t workspace_bytes() const = 0;
   // Checks that the kernels of the profile sm90 run here, and reserves the workspace that they need; call it before any
   // op. kUnavailable: another compute capability than 9.0; kResourceExhausted.
   virtual Status prepare_sm90() = 0;
-  virtual int processors() const = 0;  // multiprocessors
+  virtual int processors() const = 0;  // the number of its multiprocessors
   virtual void enqueue(const KernelLaunch& launch, StepStage stage) = 0;
   void enqueue(const KernelLaunch& launch) { enqueue(launch, StepStage::kRest); }
-  // Record when the kernels of launch() run that are enqueued between the two calls. Errors say what is missing. Graphs
-  // that were made before are made anew, as they are not traced.
+  // Record the times of the kernels that launch() enqueues between the two calls. Errors say what is missing. Existing
+  // graphs are not traced, so they are made anew.
   virtual Status begin_kernel_times() = 0;
   virtual std::vector<KernelTime> end_kernel_times() = 0;
-  virtual bool starts_beside() const = 0;       // kernels/cuda/launch.h
-  virtual const void* last_kernel() const = 0;  // the kernel enqueued last; null: other work
+  virtual bool starts_beside() const = 0;       // true if the next kernel starts early (kernels/cuda/launch.h)
+  virtual const void* last_kernel() const = 0;  // the kernel enqueued last; null: other work was enqueued last
   // Allows or forbids to start batches as graphs (kernels/cuda/runtime/launch_graphs.h), which changes no bit.
   virtual void start_as_graphs(bool graphs) = 0;
   virtual std::size_t graph_starts() const = 0;  // batches that were started as graphs
   // Makes the device a rank of a group, which `failed` notifies once that the device has failed. Null: it is alone
   // again.
   virtual void join(std::function<void(const Status& why)> failed) = 0;
-  // For tests: false starts kernels as if none could start early (kernels/cuda/launch.h).
+  // For tests: with false no kernel starts early (kernels/cuda/launch.h).
   virtual void start_kernels_early(bool early) = 0;
   // For tests: enqueues a kernel that fails.
   virtual void plant_fault() = 0;

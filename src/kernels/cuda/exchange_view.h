@@ -29,10 +29,11 @@ inline constexpr int kBuffers = 2;
 inline constexpr int kPacketBlocks = 16, kBlockPackets = 512;
 inline constexpr int kPacketWords = 2;  // words of data
 inline constexpr std::size_t kPacketBytes = 16;
-inline constexpr std::size_t kPacketShardBytes = std::size_t{64} << 10;  // a larger share goes in bulk
+// Most bytes of a share that goes as packets; a larger one goes in bulk.
+inline constexpr std::size_t kPacketShardBytes = std::size_t{64} << 10;
 static_assert(kPacketShardBytes == std::size_t{kPacketBlocks} * kBlockPackets * kPacketWords * 4);
 inline constexpr int kBulkBlocks = 64;
-inline constexpr int kBulkWords = 4;  // words that a thread moves at once
+inline constexpr int kBulkWords = 4;  // words that a thread moves at once in bulk
 
 // Arguments that are alike on all ranks, except for `rank` and the addresses.
 struct ExchangeView {
@@ -42,11 +43,12 @@ struct ExchangeView {
   // True if ranks share a GPU. Then no kernel may start early after one that waits, as it could occupy the room that
   // the other rank's kernels need.
   bool shares_gpu = false;
-  std::uint64_t limit_ns = 0;                   // the longest wait
-  std::array<std::byte*, kMostRanks> memory{};  // each rank's memory, at the addresses of this one
-  std::uint32_t* counts = nullptr;              // own: [kBulkBlocks] pieces that a block has done, then exchanges,
-                                                // then not 0 once a thread has seen a fault
-  std::uint64_t* fault = nullptr;               // in pinned host memory, the whole group's: 0, or a fault_word()
+  std::uint64_t limit_ns = 0;                   // nanoseconds of the longest wait
+  std::array<std::byte*, kMostRanks> memory{};  // each rank's memory, at addresses that this rank's GPU uses
+  // This rank's counters: pieces that each block has done, [kBulkBlocks]; exchanges; a word that is not 0 once a thread
+  // has seen a fault.
+  std::uint32_t* counts = nullptr;
+  std::uint64_t* fault = nullptr;  // shared by the group, in pinned host memory: 0, or a fault_word()
 };
 inline constexpr int kExchangeEnded = kBulkBlocks + 1, kExchangeCounts = kExchangeEnded + 1;
 
@@ -54,7 +56,7 @@ inline constexpr int kExchangeEnded = kBulkBlocks + 1, kExchangeCounts = kExchan
 struct ExchangeFault {
   int rank = 0, missing = 0;
   std::uint32_t exchange = 0;
-  bool of_device = false;  // a device has failed; the rest is not set
+  bool of_device = false;  // a device has failed; the other fields are not set
 };
 SLUICE_HD constexpr std::uint64_t fault_word(const ExchangeFault& fault) {
   return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(fault.of_device ? 1 : 0) << 62 |
@@ -93,7 +95,7 @@ struct ShardCut {
   std::uint32_t of_block = 0;
 };
 constexpr ShardCut cut_bulk(std::uint32_t units, int most_blocks) {
-  constexpr std::uint32_t kLeastUnits = 1024;  // for a block: 16 KB
+  constexpr std::uint32_t kLeastUnits = 1024;  // the least units of a block: 16 KB
   const std::uint32_t blocks =
       std::clamp<std::uint32_t>((units + kLeastUnits - 1) / kLeastUnits, 1, static_cast<std::uint32_t>(most_blocks));
   const std::uint32_t of_block = (units + blocks - 1) / blocks;

@@ -7,12 +7,12 @@
 namespace sluice {
 
 struct KernelLaunch {
-  const void* function = nullptr;    // it takes (kernel, teams, shared bytes of a team)
+  const void* function = nullptr;    // the CUDA function; its arguments: kernel, teams, shared bytes of a team
   unsigned blocks = 0, threads = 0;  // blocks of the grid, threads of a block
-  unsigned cluster = 1;              // blocks that see each other's shared memory
-  std::size_t shared_bytes = 0;      // bytes of a block
-  bool waits = false;                // its code waits for the kernels before it
-  bool starts_next = false;          // it lets the next one start only after that wait
+  unsigned cluster = 1;              // consecutive blocks that see each other's shared memory
+  std::size_t shared_bytes = 0;      // shared memory of a block
+  bool waits = false;                // it calls wait_for_kernels() itself
+  bool starts_next = false;          // it lets the next kernel start itself, after that wait
   const void* kernel = nullptr;      // valid until enqueuing returns
   std::size_t kernel_bytes = 0;
   int teams = 0, team_shared_bytes = 0;

@@ -116,7 +116,8 @@ struct Team {
       __syncwarp(mask());
     }
   }
-  static SLUICE_DEVICE unsigned mask() {  // the team's threads, or sixteen of a team that is larger than a warp
+  // The mask of the team's threads in the warp, or of sixteen if the team is larger than a warp.
+  static SLUICE_DEVICE unsigned mask() {
     if constexpr (kThreads == 32) return 0xFFFFFFFFU;
     return 0xFFFFU << (threadIdx.x & 16U);
   }
@@ -180,7 +181,7 @@ SLUICE_DEVICE void let_next_kernel_start() {
 #endif
 }
 
-// kBeside: the kernel waits when its own work is done.
+// kBeside: the kernel waits for those before it only when its own work is done.
 template <class Kernel, bool kBeside>
 __global__ void __launch_bounds__(kBlockThreads<Kernel>, resident_blocks<Kernel>())
     run_teams(const __grid_constant__ Kernel kernel, int teams, int shared_bytes) {
@@ -188,7 +189,7 @@ __global__ void __launch_bounds__(kBlockThreads<Kernel>, resident_blocks<Kernel>
   if constexpr (!starts_next_itself<Kernel>()) let_next_kernel_start();
   if constexpr (!waits_itself<Kernel>() && !kBeside) wait_for_kernels();
   constexpr int kTeams = kBlockThreads<Kernel> / Kernel::kThreads;
-  // Written so that the compiler knows what is the same for all threads of a block.
+  // Written so that the compiler sees that these values are the same for all threads of a block.
   const int of_block = kTeams == 1 ? 0 : static_cast<int>(threadIdx.x) / Kernel::kThreads;
   const int index = static_cast<int>(blockIdx.x) * kTeams + of_block;
   if (kTeams == 1 || index < teams) kernel(Team<Kernel::kThreads>{index, shared + of_block * shared_bytes});
@@ -198,8 +199,8 @@ __global__ void __launch_bounds__(kBlockThreads<Kernel>, resident_blocks<Kernel>
 // The runtime's facts and settings of a kernel on a device, asked and set once.
 struct KernelState {
   int device = -1;
-  std::size_t shared_bytes = 0;  // bytes that it may have
-  bool waits = false;            // the code that runs has wait_for_kernels()
+  std::size_t shared_bytes = 0;  // bytes of shared memory that it may use
+  bool waits = false;            // the compiled code calls wait_for_kernels()
 };
 
 // The state on the current device. Errors as for launch().
@@ -285,7 +286,7 @@ SLUICE_DEVICE void copy_16_or_zeros(void* shared, const void* from, bool copy) {
                "l"(from), "r"(copy ? 16 : 0)
                : "memory");
 }
-// Copies 4 bytes, both aligned to 4.
+// Copies 4 bytes as copy_16() does; both addresses are aligned to 4.
 SLUICE_DEVICE void copy_4(void* shared, const void* from) {
   asm volatile(
       "cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
@@ -301,7 +302,7 @@ SLUICE_DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-// Returns the previous value.
+// Adds to an integer in memory; returns its previous value.
 SLUICE_DEVICE std::int32_t add_atomically(std::int32_t* to, std::int32_t value) {
   return atomicAdd(to, value);
 }
@@ -359,7 +360,7 @@ void launch(const Exec&, std::int64_t teams, const Kernel& kernel, std::size_t s
   std::vector<std::byte> shared(shared_bytes);
   SLUICE_CHECK(teams <= INT32_MAX, "as many teams as an index can tell apart");
   for (std::int64_t index = teams - 1; index >= 0; --index) {
-    std::fill(shared.begin(), shared.end(), std::byte{0xFF});  // NaN
+    std::fill(shared.begin(), shared.end(), std::byte{0xFF});  // NaN shows memory that is read before it is written
     kernel(Team<Kernel::kThreads>{static_cast<int>(index), shared.data()});
   }
 }

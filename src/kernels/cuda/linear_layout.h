@@ -29,7 +29,7 @@ struct CudaLinear {
 
   const std::byte* data = nullptr;
   std::size_t row_bytes = 0, scales_at = 0, scale_row_bytes = 0;
-  Coding coding = Coding::kF32;  // as packed: the coding of the weight's trait, or what it becomes
+  Coding coding = Coding::kF32;  // the packed coding: of the weight's trait, or what packing turns it into
   ScaleFormat scales = ScaleFormat::kNone;
   bool min = false;  // a minimum follows each scale
   int out = 0, in = 0, block = 0, blocks = 0, chunks = 0;

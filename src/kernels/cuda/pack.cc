@@ -23,7 +23,7 @@ WeightTrait packed_trait(const WeightView& view) {
   return trait;
 }
 
-// The inputs in 16 bytes, by Coding.
+// The number of inputs in 16 bytes, by Coding.
 constexpr int kChunkInputs[] = {4, 8, 16, 32, 32, 16};
 int inputs_of_chunk(Coding coding) {
   return kChunkInputs[static_cast<std::size_t>(coding)];
@@ -69,7 +69,7 @@ void pack_codes_row(const WeightView& view, const CudaLinear& to, int n, std::by
   }
 }
 
-// Returns eight e2m1 values with their signs where kernels want them (kernels/cuda/linear_layout.h).
+// Returns eight e2m1 values in the packed order, signs apart from magnitudes (kernels/cuda/linear_layout.h).
 std::uint32_t signs_apart(std::uint32_t word) {
   const auto nibble_a_byte = [](std::uint32_t four) {
     four = (four | four << 8) & 0x00FF00FFU;
@@ -113,7 +113,7 @@ void pack_row(const WeightView& view, const CudaLinear& to, int n, std::byte* ro
     } else if (to.coding == Coding::kE2m1) {
       const auto bytes = static_cast<std::size_t>((count + 1) / 2);
       std::memcpy(nibbles, from + first / 2, bytes);
-      if (count % 2 != 0) nibbles[bytes - 1] &= std::byte{0x0F};  // a row may end in the middle of a byte
+      if (count % 2 != 0) nibbles[bytes - 1] &= std::byte{0x0F};  // clears the nibble after the row's last value
       std::memset(nibbles + bytes, 0, sizeof nibbles - bytes);
       for (std::byte* word = nibbles; word < nibbles + sizeof nibbles; word += 4) {
         std::uint32_t values;

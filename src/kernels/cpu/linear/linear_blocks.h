@@ -32,7 +32,7 @@ class LinearBlocks {
     alignas(64) float y[kRows][kOutputs] = {};
     const Cell* x[kRows];
     for (int r = 0; r < kRows; ++r) x[r] = Arithmetic::inputs(job.x_row(row + r));
-    // How far ahead lines are fetched: whole blocks, at least 4 KB.
+    // Lines are fetched this many bytes ahead: whole blocks, at least 4 KB.
     const std::size_t ahead = (tile.block_bytes + tile.scale_bytes) * ((4095 + tile.block_bytes) / tile.block_bytes);
     for (int block = 0; block < tile.blocks; ++block) {
       const int inputs = std::min(tile.block, tile.in - block * tile.block);

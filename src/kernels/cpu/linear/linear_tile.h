@@ -118,7 +118,8 @@ struct NextWeights {
   }
 };
 
-// Stores the first `count` floats; 16 or more mean all, without a mask, which some machines are slow to store through.
+// Load and store the first `count` floats. 16 or more mean all: then no mask is used, because masked stores are slow on
+// some machines.
 template <class V>
 [[gnu::always_inline]] inline V load_outputs(const float* p, int count) {
   return count >= kGroupOutputs ? V::load(p) : V::load_first(p, count);

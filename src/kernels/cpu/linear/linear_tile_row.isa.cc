@@ -20,7 +20,7 @@ namespace sluice::cpu::SLUICE_ISA {
 namespace {
 
 constexpr int kRowGroups = LinearIsa::kTileGroups;         // groups computed at once, each with a tile of sums
-constexpr int kRowRing = 4, kRowAhead = 2;                 // slices
+constexpr int kRowRing = 4, kRowAhead = 2;                 // slices in the ring; slices decoded ahead
 constexpr std::size_t kRowSlot = kRowGroups * kTileBytes;  // the bytes of a slot of the ring
 constexpr int kInputTile = kRowGroups, kWeightTile = kInputTile + 1, kWeightTiles = 8 - kWeightTile;
 static_assert(kInputTile < kNarrowTiles && kWeightTile >= kNarrowTiles);

@@ -22,10 +22,10 @@ namespace sluice {
 
 namespace {
 
-constexpr int kLeastMajor = 8;  // compute capability
+constexpr int kLeastMajor = 8;  // the least compute capability
 
-// A batch starts in pieces: the first kernels start while the host still adds the others, for which they take long
-// enough. If each step waits for the one before, the GPU would otherwise wait for the host, too.
+// A batch is started in pieces of these many kernels, then the rest: the GPU runs the first kernels while the host
+// still adds the others. Otherwise, when each step waits for the one before, the GPU would wait for the host.
 constexpr std::array<std::size_t, 2> kFirstPieces{32, 128};
 
 std::string version_text(int version) {
@@ -98,7 +98,7 @@ class Gpu final : public CudaDevice {
     use();
     behind_kernel_ = false;
   }
-  void start_batch();  // starts what has been enqueued of it
+  void start_batch();  // starts the kernels of the batch that were added so far
   // Called before a kernel of a group starts by itself: keeps the GPU at most kPaces * kPace kernels behind the host. A
   // full queue would hold this thread within the driver. The other rank's thread wants the driver, too, and this GPU
   // may wait for its kernels. Returns whether an event follows the last kernel now.
@@ -110,15 +110,16 @@ class Gpu final : public CudaDevice {
   std::string text_;
   std::size_t total_bytes_ = 0;
   int processors_ = 1, major_ = 0, minor_ = 0;
-  std::atomic<bool> behind_kernel_ = false;           // true if the last work in the stream is a kernel of enqueue()
-  static constexpr unsigned kPace = 128, kPaces = 4;  // the driver's queue has some 1,000 places
-  std::array<cudaEvent_t, kPaces> paces_{};           // events after the last kernels that were counted
+  std::atomic<bool> behind_kernel_ = false;  // true if the last work in the stream is a kernel of enqueue()
+  // At most kPaces * kPace kernels: the driver's queue holds about 1,000.
+  static constexpr unsigned kPace = 128, kPaces = 4;
+  std::array<cudaEvent_t, kPaces> paces_{};  // events after every kPace kernels, the latest ones
   unsigned paced_ = 0;
   bool early_ = true, graphs_allowed_ = true, batch_ = false;
-  bool last_starts_next_ = false;  // for the last kernel of enqueue()
+  bool last_starts_next_ = false;  // KernelLaunch::starts_next of the last kernel of enqueue()
   const void* last_kernel_ = nullptr;
   LaunchGraphs launches_;           // the kernels of the batch's piece
-  KernelTracer* tracer_ = nullptr;  // while kernels are traced
+  KernelTracer* tracer_ = nullptr;  // set while kernels are traced
   std::vector<std::pair<const void*, StepStage>> traced_;
   std::size_t pieces_ = 0;  // the pieces of the batch that have been started
   std::size_t graph_starts_ = 0;
@@ -127,7 +128,7 @@ class Gpu final : public CudaDevice {
   DeviceMemory workspace_;
   Status status_;
   std::function<void(const Status&)> tell_group_;  // null: the device is alone
-  // The event of mark m is events_[m % size]; if it was recorded again later it lies after m as well.
+  // Mark m's event is events_[m % size]. If it was recorded again for a later mark, waiting for it waits for m, too.
   std::array<cudaEvent_t, 64> events_{};
   Mark marks_ = 0;
 };
@@ -209,7 +210,7 @@ Result<DeviceMemory> Gpu::map(std::size_t bytes, std::string_view what) {
   if (!status_.ok()) return status_;
   void* data = nullptr;
   if (const auto error = cudaMalloc(&data, std::max<std::size_t>(bytes, 1))) {
-    cudaGetLastError();  // clears the error, which is not the device's fault, so that it is not found there again
+    cudaGetLastError();  // clears the error, so that a later check does not take it for a failure of the device
     return resource_exhausted(fmt::format("cannot map {} for {} on {}: {} of {} are free ({})",
                                           format_bytes(static_cast<double>(bytes)), what, text_,
                                           format_bytes(static_cast<double>(free_bytes())),
@@ -345,10 +346,10 @@ void Gpu::wait_watching(Mark mark, const std::function<void()>& watch) {
   if (status_.ok()) check(cudaGetLastError(), "starting a kernel");
   const cudaEvent_t event = events_[mark % events_.size()];
   while (status_.ok() && mark > 0 && cudaEventQuery(event) == cudaErrorNotReady) {
-    cudaGetLastError();  // "not ready" is no error of a kernel
+    cudaGetLastError();  // clears the error "not ready", which is no failure of a kernel
     watch();
   }
-  use();  // the watch may have chosen another device
+  use();  // `watch` may have made another device current
   wait_for(mark);
 }
 

@@ -28,7 +28,7 @@ struct KernelRecord {
   const char* name;
 };
 static_assert(offsetof(KernelRecord, start) == 16 && offsetof(KernelRecord, name) == 104);
-constexpr std::uint32_t kKernels = 3, kConcurrentKernels = 10;  // kinds of records
+constexpr std::uint32_t kKernels = 3, kConcurrentKernels = 10;  // CUPTI's kinds of records
 
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 

@@ -11,7 +11,7 @@ namespace {
 
 using Arguments = std::array<void*, 3>;
 
-// The runtime copies the values of these pointers; it takes no const.
+// The runtime copies the values behind these pointers; its parameter is not const.
 Arguments arguments_of(const KernelLaunch& launch) {
   return {const_cast<void*>(launch.kernel), const_cast<int*>(&launch.teams),
           const_cast<int*>(&launch.team_shared_bytes)};
@@ -134,7 +134,7 @@ cudaError_t LaunchGraphs::start_all(cudaStream_t stream, bool* as_graph, const s
     if (seen_.size() >= kMostSeen) seen_.clear();
     if (seen_.insert(hash).second) return cleared(start_each(stream, before_each));
     Graph graph;
-    if (make(graph) != cudaSuccess) {  // a list that cannot be a graph still runs
+    if (make(graph) != cudaSuccess) {  // if no graph can be made, the kernels are started one by one
       destroy(graph);
       cudaGetLastError();
       return cleared(start_each(stream, before_each));

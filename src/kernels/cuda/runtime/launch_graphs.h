@@ -44,12 +44,12 @@ class LaunchGraphs {
   cudaError_t start_all(cudaStream_t stream, bool* as_graph, const std::function<bool()>& before_each = {});
 
   std::size_t graphs() const { return graphs_.size(); }
-  // Lists that come again are made anew.
+  // Forgets all graphs; lists that come again get new ones.
   void forget();
 
  private:
   struct Launch {
-    KernelLaunch launch;  // its arguments are at `arguments` in the list's bytes
+    KernelLaunch launch;  // the kernel; its arguments lie at offset `arguments` of the list's bytes
     bool early;
     std::size_t arguments;
   };
@@ -60,14 +60,14 @@ class LaunchGraphs {
     KernelLaunch at(std::size_t i) const;
     bool same_kernels(const List& other) const;
     bool same_arguments(const List& other, std::size_t i) const;
-    std::uint64_t hash() const;  // the hash of its kernels
+    std::uint64_t hash() const;  // the hash of the functions in the list
   };
   struct Graph {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t ready = nullptr;
     std::vector<cudaGraphNode_t> nodes;
     std::uint64_t hash = 0;
-    List last;  // the list of the last start
+    List last;  // the list as it was at the last start
   };
 
   cudaError_t start_each(cudaStream_t stream, const std::function<bool()>& before_each) const;
@@ -76,7 +76,7 @@ class LaunchGraphs {
   static void destroy(Graph& graph);
 
   List list_;
-  std::list<Graph> graphs_;  // the last started first
+  std::list<Graph> graphs_;  // most recently started first
   std::unordered_set<std::uint64_t> seen_;
 };
 

@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kLinkLimit{1};
 constexpr std::uint32_t kTriedExchanges = 4;  // exchanges of try_links()
 
 Status failed(std::string_view what, cudaError_t error) {
-  cudaGetLastError();  // clears the error, not to be found there again
+  cudaGetLastError();  // clears the error, so that a later check does not find it
   return unavailable(fmt::format("connecting the GPUs: {}: {}", what, cudaGetErrorString(error)));
 }
 
@@ -146,7 +146,7 @@ Status PeerExchange::open_memory() {
       SLUICE_ASSIGN_OR_RETURN(DeviceMemory memory, device->map(bytes, "what ranks write to each other"));
       memory_.push_back(std::move(memory));
     }
-    device->wait();  // it is zeroed before another rank writes to it
+    device->wait();  // so that the memory is zeroed before another rank writes to it
     SLUICE_RETURN_IF_ERROR(device->status());
   }
   return {};
@@ -200,7 +200,7 @@ Status PeerExchange::try_links() {
   const std::array<int, kTriedExchanges> tried{kPackets, kPackets, bulk, bulk};
   for (const int columns : tried) {
     const auto share = static_cast<std::size_t>(columns) * sizeof(float);
-    std::vector<DeviceMemory> memory;  // a rank's share, then the whole
+    std::vector<DeviceMemory> memory;  // by rank: its share, then the gathered row
     std::vector<std::vector<std::uint32_t>> values(devices_.size());
     for (std::size_t r = 0; r < devices_.size(); ++r) {
       SLUICE_ASSIGN_OR_RETURN(DeviceMemory mapped,

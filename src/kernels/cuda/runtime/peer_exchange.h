@@ -52,8 +52,8 @@ class PeerExchange final : public CudaExchange {
   const std::chrono::milliseconds limit_;
   bool through_host_ = false;
   std::vector<DeviceMemory> memory_, counts_;
-  std::vector<std::byte*> host_memory_;  // pinned; empty: transfers do not go through the host
-  std::uint64_t* fault_ = nullptr;       // pinned
+  std::vector<std::byte*> host_memory_;  // pinned memory, one piece a rank; empty: the GPUs reach each other directly
+  std::uint64_t* fault_ = nullptr;       // in pinned memory: ExchangeView::fault
   std::array<ExchangeView, kMostRanks> views_{};
   mutable Mutex mutex_;
   mutable std::string failure_ SLUICE_GUARDED_BY(mutex_);  // empty: none

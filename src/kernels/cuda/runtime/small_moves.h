@@ -9,9 +9,9 @@
 namespace sluice {
 
 struct SmallMoves {
-  static constexpr int kMost = 64;                                  // a kernel's arguments have room for these
-  static constexpr std::size_t kMostBytes = std::size_t{32} << 10;  // bytes of one move
-  static constexpr std::size_t kAlignment = 16;                     // alignment of `from`
+  static constexpr int kMost = 64;  // most moves of a kernel: its arguments have no room for more
+  static constexpr std::size_t kMostBytes = std::size_t{32} << 10;  // most bytes of one move
+  static constexpr std::size_t kAlignment = 16;                     // the alignment that `from` must have
 
   struct Move {
     std::byte* to;          // memory of the device

@@ -47,7 +47,7 @@ bool Staging::next_piece() {
   piece_ = (piece_ + 1) % kPieces;
   used_ = 0;
   if (!check_(cudaEventSynchronize(pieces_[static_cast<std::size_t>(piece_)].used), "waiting for a copy")) return false;
-  // Downloads that arrived in it have to leave it, and all that arrived earlier.
+  // Copies out the downloads that lie in the piece, and all earlier ones, since they are delivered in order.
   const auto last = std::find_if(arriving_.rbegin(), arriving_.rend(),
                                  [&](const Arriving& arriving) { return arriving.piece == piece_; });
   const auto end = last.base();
@@ -94,8 +94,8 @@ void Staging::enqueue_small() {
 }
 
 void Staging::upload_large(const ByteMove& move) {
-  // Pieces are used out of turn: no download may arrive through one of them, and nothing may wait in one to be
-  // enqueued.
+  // The loop below uses pieces in another order. So first every pending move is enqueued and delivered, which leaves
+  // the pieces free.
   enqueue_small();
   if (!arriving_.empty()) {
     if (!check_(cudaStreamSynchronize(stream_), "a download")) return;
@@ -111,7 +111,7 @@ void Staging::upload_large(const ByteMove& move) {
     const std::size_t at = static_cast<std::size_t>(tile) * kPieceBytes, count = std::min(kPieceBytes, move.bytes - at);
     const Piece& piece =
         pieces_[static_cast<std::size_t>(thread * of_thread + turns[static_cast<std::size_t>(thread)]++ % of_thread)];
-    cudaError_t error = cudaSetDevice(device_);  // a thread's own setting
+    cudaError_t error = cudaSetDevice(device_);  // the current device is a setting of each thread
     if (error == cudaSuccess) error = cudaEventSynchronize(piece.used);
     if (error == cudaSuccess) {
       std::memcpy(piece.bytes, move.from + at, count);

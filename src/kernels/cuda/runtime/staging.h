@@ -24,8 +24,9 @@ class Staging {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
   static constexpr int kPieces = 16;
-  static constexpr int kMostThreads = kPieces / 2;                  // one piece is filled, one is on its way
-  static constexpr std::size_t kLargeBytes = std::size_t{8} << 20;  // from here on several threads fill
+  static constexpr int kMostThreads = kPieces / 2;  // each thread fills one piece while its other one is copied
+  // Uploads of at least this size are filled by several threads.
+  static constexpr std::size_t kLargeBytes = std::size_t{8} << 20;
 
   // Called with the result of every call of the runtime; false: nothing more must be done.
   using Check = std::function<bool(cudaError_t error, const char* what)>;
@@ -43,7 +44,7 @@ class Staging {
   void deliver(std::uint64_t before);
   // Downloads enqueued after this belong to the next turn.
   std::uint64_t next_turn() { return ++turn_; }
-  // Nothing will arrive any more: pending downloads become 0xFF.
+  // Gives up after a failure: the bytes of pending downloads become 0xFF.
   void give_up();
 
  private:
@@ -73,8 +74,8 @@ class Staging {
   int piece_ = 0;
   std::size_t used_ = 0;  // bytes of the current piece
   std::uint64_t turn_ = 0;
-  std::vector<Arriving> arriving_;       // in order
-  SmallMoves small_;                     // copied in, not enqueued
+  std::vector<Arriving> arriving_;       // pending downloads, in the order of the calls
+  SmallMoves small_;                     // small moves that are copied in but not enqueued yet
   std::unique_ptr<ThreadPool> fillers_;  // made for the first large upload
 };
 
