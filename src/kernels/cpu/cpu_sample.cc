@@ -134,9 +134,9 @@ class RowSampler {
   Candidate last_{kLowest, std::numeric_limits<TokenId>::max()};
 };
 
-// Returns the last candidate of the shortest head of the list whose sum of value() satisfies enough(): enough(sum, sum
-// over all candidates above -inf). Sums are exact, so the list need not be sorted: it is cut into buckets by a, then
-// the bucket where the head ends by halves.
+// Returns the last candidate of the shortest head of the list whose sum of value() reaches enough(all), where `all` is
+// the sum over all candidates above -inf. Sums are exact, so the list need not be sorted: it is cut into buckets by a,
+// then the bucket where the head ends by halves.
 template <class Value, class Enough>
 Candidate RowSampler::last_of_head(const Value& value, const Enough& enough) {
   constexpr int kBuckets = 512;

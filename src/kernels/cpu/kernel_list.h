@@ -1,6 +1,6 @@
 // KernelList: the kernels of one file, each with its name and the features that it needs. For each of its entries a
 // table (kernels/cpu/kernel_table.h) takes the first kernel that it may use, from all lists in their order
-// (kernels/cpu/kernel_lists.h). (kernels/cpu/kernel_lists.h).
+// (kernels/cpu/kernel_lists.h).
 // Used by kernels/cpu.
 #pragma once
 

@@ -10,8 +10,9 @@ namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
 // A team has a row, and sixteen threads a block of it, which they add, sum and lay in shared memory. Few rows take
-// little but latency, much of it that of instructions and weights that are in no cache. So with few rows a team runs
-// once for nothing, on the weights, while the kernels ahead still work.
+// little but latency, much of it that of instructions and weights that are in no cache. So with few rows a team
+// rehearses: it runs once without a result, on the weights, while the kernels ahead still work. That loads instructions
+// and weights into the caches.
 template <int kRowThreads>
 struct AddNorm {
   static constexpr int kThreads = kRowThreads, kAtOnce = kThreads / 16;
@@ -21,7 +22,7 @@ struct AddNorm {
   const std::int32_t* only;
   float* normed;
   std::ptrdiff_t ld;
-  std::uint16_t* rounded;  // the row again, as bf16; null: not wanted
+  std::uint16_t* rounded;  // where the normed row goes as bf16; null: not wanted
   int dim;
   float eps;
   bool rehearses;
@@ -39,7 +40,7 @@ struct AddNorm {
       if (real) wait_for_kernels();
       add_blocks(team, row, sums, real);
       team.sync();
-      float all = 0.0F;  // each thread for itself
+      float all = 0.0F;  // every thread computes the same sum
       SLUICE_UNROLL_8
       for (int block = 0; block < dim / kNormBlock; ++block) all += sums[block];
       const float r = reciprocal_rms(all, dim, eps);
@@ -96,7 +97,7 @@ struct AddNorm {
 
 template <int kThreads>
 void start(const Exec& exec, const AddNormArgs& args, int rows) {
-  constexpr int kRehearsed = 32;  // with this many rows or fewer, each waits for the kernels ahead
+  constexpr int kRehearsed = 32;  // at most this many rows are rehearsed: each of them waits for the kernels ahead
   const AddNorm<kThreads> kernel{.x = args.x,
                                  .y = args.y,
                                  .norm = args.norm,
@@ -124,7 +125,7 @@ void add_norm_in_blocks(const Exec& exec, const AddNormArgs& given) {
   AddNormArgs args = given;
   const bool all = args.only.data() == nullptr;
   const int rows = all ? args.rows : static_cast<int>(args.only.size());
-  if (!all && args.y != nullptr) {  // it is added to all rows, of which only some are normed
+  if (!all && args.y != nullptr) {  // y is added to all rows, but only some are normed
     add(exec, AddArgs{args.rows, args.dim, args.y, args.x});
     args.y = nullptr;
   }

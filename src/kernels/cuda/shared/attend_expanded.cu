@@ -62,7 +62,7 @@ struct AttendExpanded {
   }
 };
 
-// Each team has a row.
+// Merges the two results of a row; each team has a row.
 struct MergeAttention {
   static constexpr int kThreads = 32;
   MergeAttentionArgs args;

@@ -14,7 +14,7 @@ namespace sluice::SLUICE_CUDA_OPS {
 
 inline constexpr int kAttendThreads = 128;
 inline constexpr int kQueries = 8;
-inline constexpr int kTileKeys = 16;  // in shared memory at once
+inline constexpr int kTileKeys = 16;  // keys in shared memory at once
 
 struct AttendShape {
   int dims = 0, value_dims = 0;
@@ -23,7 +23,8 @@ struct AttendShape {
   bool bf16 = false;
 
   SLUICE_HD int widest() const { return dims > value_dims ? dims : value_dims; }
-  SLUICE_HD int key_stride() const { return (widest() + 7) / 8 * 8 + 4; }  // no bank conflicts
+  // Floats between keys, chosen to avoid bank conflicts.
+  SLUICE_HD int key_stride() const { return (widest() + 7) / 8 * 8 + 4; }
   SLUICE_HD int padded_dims() const { return (dims + 31) / 32 * 32; }
   std::size_t shared_bytes() const {
     return sizeof(float) * static_cast<std::size_t>(kQueries * padded_dims() + kTileKeys * key_stride() +
@@ -31,7 +32,7 @@ struct AttendShape {
   }
 };
 
-// kColumns: value dims of a thread, every kAttendThreads. Source: gives keys by
+// kColumns: value dims of a thread, kAttendThreads apart. Source: gives keys by
 //   stage(team, i, count, first, dims, to, stride)   values [first, first + dims) of keys [i, i + count) of the split
 // with team phases of its own, all of which have passed a sync() when it returns.
 template <int kColumns, class Source>
@@ -77,7 +78,7 @@ class AttendTeam {
     team_.each([&](int t) {
       if (t < kQueries) count_[t] = seen(t) < count ? seen(t) : count;
     });
-    const int before = shape_.bf16 ? first % 2 : 0;  // tiles do not cut pairs
+    const int before = shape_.bf16 ? first % 2 : 0;  // keys are added in pairs, which tiles must not cut
     for (int tile = -before; tile < count; tile += kTileKeys) {
       const int from = tile < 0 ? 0 : tile, to = tile + kTileKeys < count ? tile + kTileKeys : count;
       source_.stage(team_, from, to - from, 0, shape_.dims, keys_, shape_.key_stride());
@@ -134,7 +135,7 @@ class AttendTeam {
     team_.sync();
   }
 
-  // Calls put(t, query, m, z, d, v) for each value of each query, of the last split alone.
+  // Calls put(t, query, m, z, d, v) for each value of each query: the results of the last split alone.
   template <class Put>
   SLUICE_DEVICE void each_of_split(const Put& put) {
     team_.each([&](int t) {
@@ -149,7 +150,7 @@ class AttendTeam {
     });
   }
 
-  // Calls put(query, any, m, z, d, v) for all merged splits.
+  // Calls put(query, any, m, z, d, v) for each value of each query: the results of all merged splits.
   template <class Put>
   SLUICE_DEVICE void each_of_total(const Put& put) {
     team_.each([&](int t) {
@@ -172,7 +173,8 @@ class AttendTeam {
     float v[kQueries][kColumns];
   };
 
-  // Scores keys [from, to) of the split, which are staged. Each sixteen threads have four keys and four queries.
+  // Scores keys [from, to) of the split, which are staged. Sixteen threads together compute four keys times four
+  // queries.
   SLUICE_DEVICE void score(int from, int to) {
     PerThread<Sums, kThreads> sums;
     team_.each([&](int t) {
@@ -216,7 +218,7 @@ class AttendTeam {
     team_.sync();
   }
 
-  // Turns scores into weights; sixteen threads have a query.
+  // Turns scores into weights; sixteen threads work on each query.
   SLUICE_DEVICE void weigh(int first) {
     PerThread<float, kThreads> m, z;
     team_.each([&](int t) {

@@ -21,7 +21,7 @@ struct alignas(4 * kWords) Words {
 
 #ifdef __CUDACC__
 
-// Stores words and their epochs. Each half arrives as one, the halves in any order.
+// Stores words and their epochs. Each half (a word and its epoch) arrives as a whole; the halves arrive in any order.
 SLUICE_DEVICE void store_packet(std::byte* to, const Words<2>& data, std::uint32_t epoch) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(to), "r"(data.words[0]), "r"(epoch),
                "r"(data.words[1])

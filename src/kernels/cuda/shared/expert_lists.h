@@ -20,7 +20,7 @@ SLUICE_DEVICE void put_group(const ExpertTable& table, const PairLists& lists, i
   lists.down[group] = {table.down[expert], first, rows};
 }
 
-// Each thread has a pair, and each pair is a group.
+// Lists few pairs unsorted: each thread has a pair, and each pair is a group.
 struct TakePairs {
   static constexpr int kThreads = 1;
   ExpertTable table;
@@ -53,7 +53,7 @@ struct SortPairsAs {
   const std::int32_t* ids;
   const float* weights;
   int slots, pairs, groups;
-  int group_rows;  // most rows of a group; an expert's groups have about as many each
+  int group_rows;  // most rows of a group; an expert's rows are spread evenly over its groups
   GroupSizes sizes;
 
   static constexpr int kRanges = 32;  // runs of pairs; one thread puts a run's pairs in their places in order
@@ -86,7 +86,8 @@ struct SortPairsAs {
   // Thread t has expert t.
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     auto* next = reinterpret_cast<std::int32_t*>(team.shared);  // by expert: where its next pair goes
-    std::int32_t *scratch = next + kMostExperts, *of_size = scratch + kMostExperts;  // of_size: groups by size
+    // Scratch of the sums; groups by size.
+    std::int32_t *scratch = next + kMostExperts, *of_size = scratch + kMostExperts;
     PerThread<std::int32_t, kThreads> count, end, first_group;
     team.each([&](int t) {
       next[t] = 0;

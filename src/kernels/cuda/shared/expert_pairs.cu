@@ -23,7 +23,7 @@ struct CombineSlots {
   };
   const float* outputs;  // the pairs' outputs, sorted
   const std::int32_t* positions;
-  const float* shared;  // null: none
+  const float* shared;  // null: there is no shared expert
   float* y;
   int columns, slots;
   DownBiases biases;
@@ -50,7 +50,7 @@ struct CombineSlots {
         for (int i = 0; kBiased && biases.routed != nullptr && i < kValues; ++i) {
           of[s].of[i] += bias(static_cast<std::ptrdiff_t>(row) * slots + first + s, d + i);
         }
-        const bool alone = first + s == 0;  // -0 stays
+        const bool alone = first + s == 0;  // a sum of one term is that term, so that -0 stays -0
         for (int i = 0; i < kValues; ++i) sum.of[i] = alone ? of[s].of[i] : sum.of[i] + of[s].of[i];
       }
     }

@@ -11,7 +11,7 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-inline constexpr int kAlonePairs = 16;  // so few are not worth sorting: each is a group
+inline constexpr int kAlonePairs = 16;  // at most this many pairs are not sorted: each is a group of its own
 
 // Sizes of groups: first come groups of up to rows[0] rows, then those of up to rows[1], and so on.
 struct GroupSizes {
@@ -27,13 +27,13 @@ struct GroupSizes {
 
 // The places of the pairs of some rows, in the workspace.
 struct PairLists {
-  std::int32_t* rows;               // [pairs], sorted by expert: the row
+  std::int32_t* rows;               // [pairs], sorted by expert: each pair's row
   std::int32_t* positions;          // [pairs]: the place where a pair was sorted to
-  float* weights;                   // [pairs], sorted
-  std::int32_t* experts = nullptr;  // [pairs], sorted: the expert; null: not wanted
+  float* weights;                   // [pairs], sorted: each pair's weight
+  std::int32_t* experts = nullptr;  // [pairs], sorted: each pair's expert; null: not wanted
   RowGroup *gate, *up, *down;       // [groups]
-  std::int32_t* used = nullptr;  // not null: how many groups have rows, which are the first ones; with GroupSizes also
-                                 // the first group of each size, and their end
+  std::int32_t* used = nullptr;     // if not null: the number of groups with rows, which come first; with GroupSizes
+                                    // also the first group of each size, and the end of the last
 };
 
 // The columns of y: the outputs of down, which may be a rank's share.
@@ -48,13 +48,14 @@ void check_shares(const Exec& exec, const ExpertsArgs& args);
 inline bool lists_in_order(const Exec& exec) {
   return exec.group.ranks > 1;
 }
-// Rows of m, whatever its form, as words of 4 bytes: [rows, columns], `ld` words from one row to the next.
+// Rows of m (kernels/ops/experts.h), in any input form, as words of 4 bytes: [rows, columns], `ld` words from one row
+// to the next.
 struct InnerWords {
   void* words;
   std::ptrdiff_t ld;
   int columns;
 };
-// Brings together the shares of m that all ranks have: `to` has as many columns as all of them. Bytes are moved.
+// Gathers the shares of m of all ranks: `to` has the columns of all shares. Bytes are copied unchanged.
 void gather_words(const Exec& exec, int rows, const InnerWords& from, const InnerWords& to);
 
 // Returns the most groups, of at most `group_rows` rows, of the pairs of `rows` rows; some of them may be empty.
@@ -68,7 +69,7 @@ void list_pairs(const Exec& exec, const ExpertsArgs& args, int first, int rows, 
 void combine_slots(const Exec& exec, const ExpertsArgs& args, int first, int rows, const float* outputs,
                    const PairLists& lists, const float* shared);
 
-// The activation m times a row's weight: kernels/ops/experts.h.
+// Computes m, the activation of gate and up times a row's weight (kernels/ops/experts.h).
 struct ActivationValues {
   const float* gate;
   const float* up;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kMostOutputs = 1024, kOfBlock = 128, kInputsStride = input_stride(kOfBlock);
 constexpr int kChunkInputs = 8, kChunksOfBlock = kOfBlock / kChunkInputs;
-constexpr std::size_t kFewOutputsShared = std::size_t{98} << 10;  // every GPU of compute capability 8 has this much
+// The shared memory of a team, which every GPU of compute capability 8 has.
+constexpr std::size_t kFewOutputsShared = std::size_t{98} << 10;
 
 struct alignas(16) FourFloats {
   float values[4];
@@ -22,7 +23,7 @@ struct alignas(16) FourFloats {
 template <int kRows, int kOutputs>
 struct FewOutputs {
   static constexpr int kThreads = kRows == 1 ? 128 : 256, kTileOutputs = kThreads / 32 * kOutputs;
-  static constexpr int kAhead = kRows == 1 ? kChunksOfBlock : 2;  // chunks of an output under way
+  static constexpr int kAhead = kRows == 1 ? kChunksOfBlock : 2;  // chunks of an output that are being loaded
   static constexpr bool kWaits = true;
   LinearProduct product;
   int rows, out_tiles;
@@ -38,7 +39,7 @@ struct FewOutputs {
   // A thread's outputs, and its blocks: every 32nd one.
   struct Place {
     const std::byte* weights[kOutputs];
-    int lane, steps;  // chunks of an output
+    int lane, steps;  // the thread's lane in its warp; chunks of an output
   };
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
@@ -172,7 +173,7 @@ bool multiply_few_outputs(const Exec& exec, int rows, const LinearProduct& produ
       product.ldx % 4 != 0 || reinterpret_cast<std::uintptr_t>(product.x) % 16 != 0) {
     return false;
   }
-  constexpr int kAlone = 8;  // at most this many rows: more teams, which load their weights before they wait
+  constexpr int kAlone = 8;  // with at most this many rows there are more teams, which load weights before they wait
   if (rows <= kAlone) return launch_few_outputs<FewOutputs<1, 1>>(exec, rows, product, 1);
   return launch_few_outputs<FewOutputs<4, 4>>(exec, rows, product, 4) ||
          launch_few_outputs<FewOutputs<2, 4>>(exec, rows, product, 2);

@@ -14,7 +14,7 @@ namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
 struct IndexPlan {
-  IndexSelectArgs args;  // except the fields of the host's structs, which follow
+  IndexSelectArgs args;  // its pointers to host memory are replaced by the fields below
   StepTables step;
   PlaneView keys;
   IndexQueries form;
@@ -94,7 +94,7 @@ struct IndexScores {
   }
 
   SLUICE_DEVICE float score_floats(const Team<kThreads>& team, int row, const RowRef& key) const {
-    constexpr int kHeads = 8;  // heads at once, which share the key's decoded values
+    constexpr int kHeads = 8;  // heads computed at once, which share the key's decoded values
     const float* staged = reinterpret_cast<const float*>(team.shared);
     const float* weights = plan.args.weights + static_cast<std::ptrdiff_t>(row) * plan.args.heads;
     const int dims = plan.args.dims;
@@ -186,7 +186,7 @@ struct IndexScores {
   }
 };
 
-// Each team has a row.
+// Selects the entries of a row; each team has a row.
 struct IndexChoice {
   static constexpr int kThreads = 512;
   IndexPlan plan;

@@ -62,7 +62,7 @@ struct Fp8Weights {
   static constexpr int kWords = 1, kInputs = 4;
   static constexpr bool kLater = kScaleLater;
   static SLUICE_DEVICE BlockScale scale(const CudaLinear&, const std::byte* at, int b) {
-    return {reinterpret_cast<const float*>(at)[b], 0.0F};  // used if the scale comes first
+    return {reinterpret_cast<const float*>(at)[b], 0.0F};  // used if the scale multiplies each weight
   }
   static SLUICE_DEVICE void expand(const CudaLinear&, const BlockScale& scale, const std::uint32_t* words, float* out) {
     expand_e4m3(words[0], out);

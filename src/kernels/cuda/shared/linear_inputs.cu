@@ -12,7 +12,7 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-constexpr int kRoundedInputs = 128;  // inputs of a team if the form is bf16, or e4m3 values in it
+constexpr int kRoundedInputs = 128;  // inputs of a team if the input form is bf16, or e4m3 values stored as bf16
 
 struct PrepareRows {
   static constexpr int kThreads = 16;

@@ -14,7 +14,7 @@ inline constexpr int kManyRows = 8;  // rows of a tile, if a product has more th
 
 // Rows of a product that share a weight, as found by a kernel before it: at most as many as a tile has.
 struct RowGroup {
-  const std::byte* data;  // the packed weight; any if there are no rows
+  const std::byte* data;  // the packed weight; unspecified if the group has no rows
   int first, rows;
 };
 
@@ -42,8 +42,8 @@ inline constexpr int kMostProducts = 20;  // products of a launch
 
 CudaLinear packed_linear(const LinearWeight& weight);
 
-// Multiplies in tiles of one row, or of up to kManyRows (`many`), which is also the most rows of a group. `rows` is the
-// number of rows of each product without groups.
+// Multiplies in tiles of one row, or of up to kManyRows (`many`), which is also the most rows of a group. `rows`: the
+// rows of each product without groups.
 void multiply(const Exec& exec, int rows, bool many, std::span<const LinearProduct> products);
 
 // Computes a product by itself if few_outputs.cu has a kernel for it; false: it has none.

@@ -25,11 +25,11 @@ constexpr int row_ring(int outputs) {
 // The cuts of tiles, which the host fixes for the products of a launch.
 struct RowCut {
   int piece = 0;                      // blocks whose inputs lie in shared memory at once, for the largest product
-  int together = 0;                   // Weights::kRowOutputs
+  int together = 0;                   // outputs whose blocks a thread computes at once: Weights::kRowOutputs
   int outputs = 0;                    // outputs whose blocks' sums lie there at once, a multiple of `together`
   int parts = 1;                      // parts of a tile, of `outputs` each
   int scale_words = 0;                // words of an output's scales, for the largest product
-  bool int8 = false, floats = false;  // inputs lie there as integers, as floats
+  bool int8 = false, floats = false;  // inputs lie in shared memory as integers, as floats
 
   SLUICE_HD int partial_stride() const { return piece | 1; }
   SLUICE_HD int scale_stride() const { return scale_words | 1; }
@@ -53,7 +53,7 @@ template <class Weights, class XRow>
 class RowTile {
  public:
   static constexpr int kThreads = kRowThreadsOfTile, kOutputs = Weights::kRowOutputs, kRing = row_ring(kOutputs),
-                       kStep = kOutputs * kThreads;  // chunks
+                       kStep = kOutputs * kThreads;  // chunks of a step
 
   // `data`: the packed weight, of the layout of `w`.
   SLUICE_DEVICE RowTile(const Team<kThreads>& team, const CudaLinear& w, const std::byte* data, const RowCut& cut,
@@ -112,8 +112,8 @@ class RowTile {
   // The next chunk that a thread copies.
   struct Copies {
     const std::byte* from;  // a chunk of its block
-    Chunk* to;              // the slot that was multiplied last
-    Place at, first;        // the block; the first one of the part
+    Chunk* to;              // the slot in the ring that the chunk goes to: the one multiplied last
+    Place at, first;        // the block; the part's first block
     int end, chunk;         // the end of the part's outputs; the chunk of the block
   };
 
@@ -201,11 +201,11 @@ class RowTile {
   struct Sums {
     float values[kOutputs];
     std::int32_t products[kOutputs], codes;
-    BlockScale scales[kOutputs];  // for weights or products of integers that they multiply one by one
+    BlockScale scales[kOutputs];  // used if each weight, or each sum of integers, is multiplied by its scale
   };
   static constexpr bool kIntegers = Weights::kWords == 0, kScaleFirst = !Weights::kLater;
 
-  // Multiplies a block of outputs at.n, at.n + 1, ... of the tile. Outputs that do not exist get some values.
+  // Multiplies a block of outputs at.n, at.n + 1, ... of the tile. Outputs that do not exist get unspecified values.
   SLUICE_DEVICE Sums multiply_block(const Place& at, Copies& copies, const Piece& piece) const {
     Sums sums{};
     if constexpr (kScaleFirst) {
@@ -254,7 +254,8 @@ class RowTile {
   }
 
   SLUICE_DEVICE void multiply_integers(int b, int c, const Chunk* chunks, Sums& sums) const {
-    const int offset = b * w_.block % 32 / 4;  // a block of 16 inputs may be the second half of the 32
+    // With blocks of 16, this one may be the second half of 32 quantised inputs.
+    const int offset = b * w_.block % 32 / 4;
     const auto* x = static_cast<const std::uint32_t*>(
         __builtin_assume_aligned(inputs_.quantized(0)[b * w_.block / 32].codes + offset, 16));
     SLUICE_UNROLL

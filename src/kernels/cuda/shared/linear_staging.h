@@ -115,8 +115,8 @@ class StagedInputs {
     return floats_[(r * piece_ + b) * input_stride(w_.block) + k - b * w_.block];
   }
 
-  // Rounds as kernels/ops/plane.h simulates kMlaFp8, then to bf16, where the result is exact. Pieces begin at multiples
-  // of 128 inputs.
+  // Rounds to e4m3 as simulate_rows() does with kMlaFp8 (kernels/ops/plane.h), then to bf16, which is exact. Pieces
+  // begin at multiples of 128 inputs.
   SLUICE_DEVICE void round_to_fp8(int count, int rows) const {
     constexpr int kBlock = 128;
     team_.sync();
@@ -171,7 +171,8 @@ class StagedInputs {
     });
   }
 
-  // Copies blocks whose codes lie as 0 4 1 5 2 6 3 7; pieces begin at whole blocks.
+  // Copies blocks whose codes lie in the order 0 4 1 5 2 6 3 7, into the order of the inputs. Pieces begin at whole
+  // blocks.
   SLUICE_DEVICE void copy_quantized(int begin, int count, int rows) const {
     team_.each([&](int t) {
       const int groups = (count + 31) / 32;
@@ -193,7 +194,7 @@ class StagedInputs {
   const Team<kThreads>& team_;
   const CudaLinear& w_;
   const InputForm form_;
-  const bool prepared_;  // rows of x are in that form already
+  const bool prepared_;  // rows of x are in the weight's input form already
   const XRow& x_row_;
   const int piece_;
   QuantizedInputs* const quantized_;  // [kRows][blocks of 32]

@@ -178,7 +178,8 @@ class LinearTile {
   // Computes the factor of the inputs' scales: the sum of a block's products times the scale of its weights.
   SLUICE_DEVICE void multiply_integers(int first, int b, const int* rows, const BlockScale* scales,
                                        float (*sums)[kRows]) const {
-    const int offset = b * w_.block % 32 / 4;  // a block of 16 inputs may be the second half of the 32
+    // With blocks of 16, this one may be the second half of 32 quantised inputs.
+    const int offset = b * w_.block % 32 / 4;
     SLUICE_UNROLL
     for (int u = 0; u < kLinearOutputs; ++u) {
       std::int32_t products[kRows] = {}, codes[kRows] = {};

@@ -8,13 +8,14 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-// Few rows take little but latency, much of it that of instructions and weights that are in no cache. So each team runs
-// once for nothing, over the weights, while the kernels ahead still work.
+// Few rows take little but latency, much of it that of instructions and weights that are in no cache. So each team
+// rehearses: it runs once without a result, on the weights, while the kernels ahead still work. That loads instructions
+// and weights into the caches.
 struct RmsNorm {
   static constexpr int kThreads = kRowThreads;
   static constexpr bool kWaits = true;
   RmsNormArgs args;
-  std::uint16_t* rounded;  // the row again, as bf16; null: not wanted
+  std::uint16_t* rounded;  // where the normed row goes as bf16; null: not wanted
   std::ptrdiff_t ld_rounded;
   bool rehearses;
 
@@ -65,7 +66,7 @@ void rms_norm(const Exec& exec, const RmsNormArgs& args) {
 }
 
 void rms_norm_rounded(const Exec& exec, const RmsNormArgs& args, float* rounded, std::ptrdiff_t ld_rounded) {
-  constexpr int kRehearsed = 32;  // with this many rows or fewer, each waits for the kernels ahead
+  constexpr int kRehearsed = 32;  // at most this many rows are rehearsed: each of them waits for the kernels ahead
   launch(exec, args.rows,
          RmsNorm{args, reinterpret_cast<std::uint16_t*>(rounded), 2 * ld_rounded,
                  args.rows <= kRehearsed && args.weight != nullptr},

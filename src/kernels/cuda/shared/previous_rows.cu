@@ -9,7 +9,7 @@ namespace {
 
 struct PreviousRows {
   static constexpr int kThreads = 1;
-  PreviousRowsArgs args;  // except the fields of the host's structs, which follow
+  PreviousRowsArgs args;  // its pointers to host memory are replaced by the fields below
   StepTables step;
   int spans;
   PlaneView boundaries;

@@ -29,7 +29,7 @@ SLUICE_DEVICE void quantize_block(const Team<16>& team, const Value& value, Quan
         codes[half] =
             std::bit_cast<std::int32_t>(values[half][t] * scale.inverse + kQuantizedMagic) - kQuantizedMagicBits;
       }
-      const int of_eight = t % 8, at = of_eight < 4 ? 2 * of_eight : 2 * of_eight - 7;  // 0 4 1 5 2 6 3 7
+      const int of_eight = t % 8, at = of_eight < 4 ? 2 * of_eight : 2 * of_eight - 7;  // the order 0 4 1 5 2 6 3 7
       to.codes[16 * half + t - of_eight + at] = static_cast<std::int8_t>(codes[half]);
     }
     lower[t] = static_cast<float>(codes[0]);  // sums of sixteen codes are exact

@@ -11,10 +11,10 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-// Each team has a head. A head that is normed lies in shared memory in between. With few rows it is normed and rotated
-// there once for nothing, while the kernels ahead still work.
+// Each team has a head. A head that is normed lies in shared memory in between. With few rows a team rehearses: it
+// norms and rotates once without a result, while the kernels ahead still work, to load the instructions.
 struct RopeHeads {
-  static constexpr int kThreads = 16, kAtOnce = 32;  // values of a thread under way
+  static constexpr int kThreads = 16, kAtOnce = 32;  // values that a thread loads at once
   static constexpr bool kWaits = true;
   RopeHeadsArgs args;
   bool rehearses;
@@ -78,7 +78,7 @@ struct RopeHeads {
   }
 };
 
-// Each team has a row, which lies in shared memory between the butterflies.
+// Each team has a row, which is kept in shared memory between the butterflies.
 struct Hadamard {
   static constexpr int kThreads = 32;
   HadamardArgs args;
@@ -108,7 +108,7 @@ struct Hadamard {
 void rope_heads(const Exec& exec, const RopeHeadsArgs& args) {
   SLUICE_CHECK(args.rope_dims % 2 == 0 && args.offset >= 0 && args.offset + args.rope_dims <= args.head_dim,
                "the rotary dims are pairs inside the head");
-  constexpr int kRehearsed = 8;  // rows, at most
+  constexpr int kRehearsed = 8;  // at most this many rows are rehearsed
   const bool norms = args.norm_eps >= 0.0F;
   const std::int64_t teams = std::int64_t{args.rows} * args.heads;
   const std::size_t shared = norms ? static_cast<std::size_t>(args.head_dim) * sizeof(float) : 0;

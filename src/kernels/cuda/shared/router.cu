@@ -64,7 +64,7 @@ struct Route {
       team.sync();
       return;
     }
-    // Sixteen threads are the lanes of the sum; the others do the same for themselves.
+    // Sixteen threads are the lanes of the sum; every other sixteen compute the same.
     PerThread<float, kThreads> m, z;
     team.each([&](int t) {
       m[t] = -INFINITY;

@@ -13,7 +13,7 @@ namespace sluice::SLUICE_CUDA_OPS {
 // Values of a row are coded in units: those that share a scale, then those without one. A bf16 or f32 row is units of
 // 128 without a scale.
 struct RowUnits {
-  int coded, coded_values, rest, rest_values;  // units of coded_values, the last maybe shorter; then the others
+  int coded, coded_values, rest, rest_values;  // units with a scale, the last maybe shorter; then units without one
   SLUICE_HD int count() const { return coded + rest; }
 };
 inline RowUnits row_units(RowCodec codec, int dims, int rope_dims) {
@@ -46,7 +46,7 @@ SLUICE_DEVICE void store_f32(std::byte* p, float value) {
 struct UnitCoder {
   RowCodecInfo codec;
   RowUnits units;
-  RowFormat format;  // dims and rope_dims; for a plane all of it
+  RowFormat format;  // for a plane all fields; else only dims and rope_dims are set
 
   SLUICE_DEVICE int in_blocks() const { return codec.in_blocks(format.dims, format.rope_dims); }
   SLUICE_DEVICE int first_of(int unit) const { return unit * units.coded_values; }

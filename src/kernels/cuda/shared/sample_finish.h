@@ -9,7 +9,7 @@ namespace sluice::SLUICE_CUDA_OPS {
 struct FinishShared {
   alignas(16) std::byte reduced[kSampleThreads * sizeof(Drawn)];
   SelectScratch<kSampleThreads> select;
-  HeadEnd listed[kSampleThreads], ordered[kSampleThreads];  // items as (key, id)
+  HeadEnd listed[kSampleThreads], ordered[kSampleThreads];  // items as (key, id): as found, and sorted
   HeadEnd end;
   TokenId ids[kSampledTop];
   std::int32_t count;
@@ -52,7 +52,7 @@ struct SampleFinish {
       out.logprob = 0.0F;
       out.top_count = 0;
     });
-    HeadEnd end{INT32_MIN, row.vocab};  // the end of the kept items: all
+    HeadEnd end{INT32_MIN, row.vocab};  // the end of the kept items; at first all are kept
     Drawn drawn{peaks.first, 0};
     if (peaks.can_draw() && (!row.greedy || row.logprobs)) {
       const float m = peaks.first.value;
@@ -190,7 +190,7 @@ struct SampleFinish {
                                   const HeadEnd& end_of_kept, TokenId token, SampledRow& out) const {
     const SampleRow& params = work.args.params[team.index];
     const auto value = [&](int i) { return row.processed ? row.adjusted(i) : row.logits[i]; };
-    const auto kept = [&](int i) {  // a head of the list
+    const auto kept = [&](int i) {  // true for the ids of the head that the filters keep
       if (!row.processed) return true;
       const float a = value(i);
       return a > -INFINITY && end_of_kept.holds(order_key(a), i) && row.passes_min_p((a - scale.highest) * row.scale);

@@ -17,7 +17,8 @@
 namespace sluice::SLUICE_CUDA_OPS {
 
 inline constexpr int kSampleThreads = 512;
-inline constexpr int kSampleEach = 8, kPartIds = kSampleEach * kSampleThreads;  // a thread's ids, in fours; a part's
+// Ids of a thread, in fours; ids of a part.
+inline constexpr int kSampleEach = 8, kPartIds = kSampleEach * kSampleThreads;
 inline constexpr int kSampleBins = 1024, kMostListed = 4096;
 using SampleTeam = Team<kSampleThreads>;
 
@@ -29,7 +30,8 @@ SLUICE_DEVICE std::uint64_t weight_units(float w) {
 // higher bin.
 SLUICE_DEVICE int bin_below(float highest, float value) {
   constexpr int kLeast = (127 - 9) * 64;
-  const int bin = (std::bit_cast<std::int32_t>(highest - value) >> 17) - kLeast;  // for -0: below all
+  // -0 as an integer is below all other values.
+  const int bin = (std::bit_cast<std::int32_t>(highest - value) >> 17) - kLeast;
   return bin < 0 ? 0 : bin < kSampleBins ? bin : kSampleBins - 1;
 }
 
@@ -48,7 +50,7 @@ struct Best {
 
 struct Peaks {
   float highest;  // the highest logit; +inf if one, or a candidate, is not a number
-  Best first;     // the first of the list
+  Best first;     // the best candidate
 
   SLUICE_DEVICE void take(const Peaks& other) {
     highest = other.highest > highest ? other.highest : highest;
@@ -60,7 +62,7 @@ struct Peaks {
 
 // A draw among ids that their part knows to be kept.
 struct Drawn {
-  Best best;              // by z
+  Best best;              // the id with the highest z
   std::uint64_t weights;  // the sum of their W, for log-probabilities
 
   SLUICE_DEVICE void take(const Drawn& other) {
@@ -77,7 +79,7 @@ struct PartFound {
 // The two heads that a row may want: the one that top_k or, without it, top_p keeps, and the one of top_logprobs.
 enum SampleHead { kFiltered, kTop, kSampleHeads };
 
-// The bin where a head ends; the sum of the bins above it, of all bins.
+// The bin where a head ends, the sum of the bins above it, and the sum of all bins.
 struct BinEnd {
   int bin;
   std::uint64_t before, total;
@@ -86,7 +88,7 @@ struct BinEnd {
 struct RowFound {
   std::uint64_t sums[kSampleHeads][kSampleBins];
   BinEnd ends[kSampleHeads];
-  std::int32_t listed[kSampleHeads];  // above kMostListed: not all of them are
+  std::int32_t listed[kSampleHeads];  // ids listed for each head; above kMostListed: the list is not complete
   TokenId ids[kSampleHeads][kMostListed];
 };
 
@@ -95,8 +97,8 @@ struct RowView {
   const float* logits;
   const float* bias;
   const std::uint32_t* allowed;
-  int vocab, top_k, top_count;  // 0: no such filter, no best log-probabilities
-  float scale, top_p, min_p;    // r; filters that are off: 1, 0
+  int vocab, top_k, top_count;  // top_k 0: no such filter; top_count 0: no best log-probabilities
+  float scale, top_p, min_p;    // scale is r; top_p 1 and min_p 0 are off
   std::uint64_t seed;
   Position position;
   bool greedy, logprobs, processed;
@@ -129,7 +131,7 @@ struct RowView {
     return weight_units(exp_f32((a - highest) * scale));
   }
   SLUICE_DEVICE bool passes_min_p(float d) const { return !(min_p > 0.0F && exp_f32(d) < min_p); }
-  // True if a head's sum is enough.
+  // Returns true if a head's sum reaches top_p of the sum of all.
   SLUICE_DEVICE bool reaches_top_p(std::uint64_t sum, std::uint64_t all) const {
     return static_cast<double>(sum) >= static_cast<double>(top_p) * static_cast<double>(all);
   }

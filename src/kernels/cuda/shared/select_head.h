@@ -67,8 +67,8 @@ SLUICE_DEVICE void choose_bin(const Team<kThreads>& team, SelectScratch<kThreads
 }
 
 // Finds the shortest head of items [0, n) whose sum of weight(i), integers, is enough: reaches(its sum, the sum of all)
-// says so, at least for all of them. Among items with the same key, those that have no weight come after those that
-// have the weight of the first. key(i) and weight(i) are called several times.
+// says so. It must be true for the sum of all items. Among items with the same key, those that have no weight come
+// after those that have the weight of the first. key(i) and weight(i) are called several times.
 template <int kThreads, class Key, class Weight, class Reaches>
 SLUICE_DEVICE HeadEnd select_head(const Team<kThreads>& team, SelectScratch<kThreads>& scratch, int n, const Key& key,
                                   const Weight& weight, const Reaches& reaches) {
@@ -85,7 +85,7 @@ SLUICE_DEVICE HeadEnd select_head(const Team<kThreads>& team, SelectScratch<kThr
     });
     team.sync();
     team.each([&](int t) {
-      constexpr int kAtOnce = 4;  // loaded before any is added
+      constexpr int kAtOnce = 4;  // items loaded before any is added
       for (int first = t; first < n; first += kAtOnce * kThreads) {
         std::uint32_t bits[kAtOnce] = {};
         SLUICE_UNROLL

@@ -12,7 +12,7 @@ namespace {
 struct SharedArray {
   const std::uint32_t* from = nullptr;
   std::uint32_t* to = nullptr;
-  std::ptrdiff_t ld_from = 0, ld_to = 0;  // in words, as everything here
+  std::ptrdiff_t ld_from = 0, ld_to = 0;  // in words, like all lengths in this file
   int width = 0;                          // words of a share's row
   std::uint32_t units_of_row = 0, units = 0;
   bool aligned = false;  // whole units lie where they can be moved at once
@@ -137,10 +137,10 @@ struct GatherPackets {
 struct GatherBulk {
   static constexpr int kThreads = 512;
   static constexpr bool kWaits = true, kStartsNext = true;
-  static constexpr std::uint32_t kAtOnce = 4;  // units that a thread has under way
+  static constexpr std::uint32_t kAtOnce = 4;  // units that a thread copies at once
   ExchangeView ranks;
   SharedArrays<kBulkWords> shared;
-  std::uint32_t of_block, of_piece;  // units
+  std::uint32_t of_block, of_piece;  // the units of a block, and of a piece
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     begin_exchange(ranks);

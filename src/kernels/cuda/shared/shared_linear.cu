@@ -37,7 +37,7 @@ struct Linear {
   }
 };
 
-// 1,024 inputs of each row lie in shared memory at once.
+// Returns the blocks of a piece: 1,024 inputs of each row lie in shared memory at once.
 int piece_of(const CudaLinear& weight) {
   return std::min(weight.blocks, std::max(1, 1024 / weight.block));
 }

@@ -9,7 +9,7 @@
 namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
-// Finds each part's peaks. Sums and counts of the row become 0.
+// Finds each part's peaks, and sets the row's sums and counts to 0.
 struct SamplePeaks {
   static constexpr int kThreads = kSampleThreads;
   SampleWork work;
@@ -126,7 +126,7 @@ struct SampleGather {
                [&](std::uint64_t sum, std::uint64_t) { return sum >= static_cast<std::uint64_t>(row.top_count); });
     }
     const float m = peaks.first.value;
-    const bool listed_alone = filtered && row.top_k == 0;  // ids in higher bins are kept for certain
+    const bool listed_alone = filtered && row.top_k == 0;  // ids in higher bins are certainly kept
     const int filter_end = filtered ? shared.ends[kFiltered].bin : -1, top_end = top ? shared.ends[kTop].bin : -1;
     PerThread<std::uint32_t, kThreads> lists[kSampleHeads];  // bit j: id j of the thread
     PerThread<std::int32_t, kThreads> places[kSampleHeads];

@@ -14,23 +14,23 @@ namespace {
 
 constexpr int kMostPlanes = 128, kMostRowDims = 1024;
 
-// With few rows a head is formed once for nothing, on whatever shared memory holds and without a store, while the
-// kernels ahead still work. That brings the instructions, and its line of the rotation table.
+// With few rows a team rehearses: it forms a head once, from whatever shared memory holds and without a store, while
+// the kernels ahead still work. That loads the instructions and the head's line of the rotation table.
 struct StoreHeads {
   static constexpr int kThreads = 32;
   static constexpr bool kWaits = true;
   struct Kind {
-    int begin;  // its first team
+    int begin;  // the kind's first team
     int heads, dims, norm_dims;
     float norm_eps;
     const float* norm;
     Rotation rope;
     float* x;
     const Position* positions;
-    int first_base;  // the base of its first head; -1: nothing is coded
+    int first_base;  // the index in `bases` of its first head; -1: nothing is coded
     bool codes_only, in_pairs;
     const RowSlot* slots;
-    PlaneView plane;  // except its base
+    PlaneView plane;  // the plane of its heads, except the base
     UnitCoder coder;
     const float* values;
     int value_dims, value_offset;
@@ -87,7 +87,7 @@ struct StoreHeads {
   }
 
   SLUICE_DEVICE void norm(const Team<kThreads>& team, const Kind& kind, float* row) const {
-    PerThread<float, kThreads> squares;  // both halves of the warp have all sums
+    PerThread<float, kThreads> squares;  // both halves of the warp compute the same sums
     team.each([&](int t) {
       float lane = 0.0F;
       SLUICE_UNROLL_8
@@ -190,7 +190,7 @@ bool stores_heads(const StoreKvArgs& args) {
 }
 
 void store_heads(const Exec& exec, const StoreKvArgs& args) {
-  constexpr int kRehearsed = 8;  // rows, at most
+  constexpr int kRehearsed = 8;  // at most this many rows are rehearsed
   const StepTables& step = *args.step;
   StoreHeads kernel{};
   kernel.rehearses = step.rows() <= kRehearsed;

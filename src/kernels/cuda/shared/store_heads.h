@@ -1,5 +1,5 @@
-// store_kv (kernels/ops/store_kv.h) for rows of several heads, values apart or not, and for rows that are made but not
-// coded.
+// store_kv (kernels/ops/store_kv.h) for rows of several heads, with or without separate values, and for rows that are
+// made but not coded.
 // Used by store_kv.cu.
 #pragma once
 

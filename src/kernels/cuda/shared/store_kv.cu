@@ -18,11 +18,11 @@ namespace sluice::SLUICE_CUDA_OPS {
 namespace {
 
 struct StoreRows {
-  static constexpr int kThreads = 256, kUnits = kThreads / 16;  // at once
+  static constexpr int kThreads = 256, kUnits = kThreads / 16;  // units of a row that are coded at once
   struct Kind {
-    int begin;  // its first team
+    int begin;  // the kind's first team
     int dims, norm_dims;
-    float norm_eps, hadamard_scale;  // 0: no Hadamard transform
+    float norm_eps, hadamard_scale;  // hadamard_scale 0: no Hadamard transform
     const float* norm;
     Rotation rope;
     float* x;

@@ -10,14 +10,14 @@
 
 namespace sluice::SLUICE_CUDA_OPS {
 
-struct PooledChannel {  // one window's
+struct PooledChannel {  // the sum of one window's channel so far
   float m, s, a;
 };
 SLUICE_DEVICE PooledChannel empty() {
   return {-INFINITY, 0.0F, 0.0F};
 }
 
-// S is at least 1 from the first token on.
+// Adds a token. S is at least 1 from the first token on.
 SLUICE_DEVICE PooledChannel add_token(const PooledChannel& acc, float g, float u) {
   if (acc.s == 0.0F) return {g, 1.0F, u};
   if (g <= acc.m) {
@@ -31,7 +31,7 @@ SLUICE_DEVICE PooledChannel add_token(const PooledChannel& acc, float g, float u
 // A window depends on its own tokens, those of the window before, and the state that the span found. The thread that
 // has its last row here walks all of them, and all windows of a span are pooled at once.
 struct WindowPool {
-  CompressArgs args;  // except the fields of the host's structs, which follow
+  CompressArgs args;  // its pointers to host memory are replaced by the fields below
   StepTables step;
   const std::int32_t* closed_begin;
   PlaneView boundaries;
@@ -63,7 +63,8 @@ struct WindowPool {
   template <class Pooled>
   SLUICE_DEVICE void add_channel(const Ended& ended, int channel, const Pooled& pooled) const {
     const RowSpan& span = ended.span;
-    const int dim = args.dim, first = ended.last - ended.slot;  // the window's; below 0: it began before the span
+    // The window's first row in the span; below 0: it began before the span.
+    const int dim = args.dim, first = ended.last - ended.slot;
     PooledChannel open = first <= 0 ? load(state(span.state_in), channel) : before(span, first, channel);
     PooledChannel next = args.overlap && first <= 0 ? load(state(span.state_in) + 3 * dim, channel) : empty();
     const int own = args.overlap ? dim + channel : channel;

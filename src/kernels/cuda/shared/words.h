@@ -45,7 +45,7 @@ SLUICE_DEVICE void expand_bf16(std::uint32_t word, float* out) {
   out[1] = std::bit_cast<float>(word & 0xFFFF0000U);
 }
 
-SLUICE_DEVICE float half_to_float(std::uint32_t bits) {  // the low 16
+SLUICE_DEVICE float half_to_float(std::uint32_t bits) {  // `bits`: the low 16 hold the f16
 #ifdef __CUDACC__
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<std::uint16_t>(bits)));
@@ -113,7 +113,7 @@ SLUICE_DEVICE std::uint32_t sign_bytes(std::uint32_t word) {
 // `negative`: 0xFF where one is negative.
 SLUICE_DEVICE std::uint32_t doubled_e2m1(std::uint32_t magnitudes, std::uint32_t negative) {
   constexpr std::uint32_t kLow = 0x03020100, kHigh = 0x0C080604;            // 0 1 2 3, 4 6 8 12
-  constexpr std::uint32_t kMinusLow = 0xFDFEFF00, kMinusHigh = 0xF4F8FAFC;  // their negatives
+  constexpr std::uint32_t kMinusLow = 0xFDFEFF00, kMinusHigh = 0xF4F8FAFC;  // the negatives of these
   return (byte_perm(kLow, kHigh, magnitudes) & ~negative) | (byte_perm(kMinusLow, kMinusHigh, magnitudes) & negative);
 }
 

@@ -92,10 +92,10 @@ class AttendCheck : CheckOnDevice {
     StepTables step;
     step.window_pages = reinterpret_cast<const WindowPage*>(lists.data());
     step.latent_pages = reinterpret_cast<const LatentPage*>(lists.data());
-    for (const bool with_latents : {false, true}) {  // one segment, two segments
+    for (const bool with_latents : {false, true}) {  // without latents the row has one segment, with them two
       args.latent = with_latents ? &latent_ : nullptr, args.tokens_per_row = 4;
       SLUICE_ASSIGN_OR_RETURN(const auto expected, row(args, step, together, together_there, 0));
-      for (const int cluster : {1, 2, 4, 8}) {  // blocks that the row alone has
+      for (const int cluster : {1, 2, 4, 8}) {  // the blocks of a cluster when the row is alone
         SLUICE_ASSIGN_OR_RETURN(const auto found, row(args, step, alone, alone_there, cluster));
         if (found != expected || !any(found)) return differs("by " + std::to_string(cluster) + " blocks");
       }

@@ -17,22 +17,23 @@ namespace {
 using cuda_ops::Team;
 
 constexpr int kDims = 512, kMostBlocks = kSegmentKeys / kBlockKeys;
-constexpr int kScorers = 1, kKeyLoaders = 2, kValueLoaders = 3;  // barriers of groups
+constexpr int kScorers = 1, kKeyLoaders = 2, kValueLoaders = 3;  // numbers of the groups' barriers
 
 template <int kRanks>
 struct AttendCluster {
   static constexpr int kThreads = 4 * kGroupThreads;
   static constexpr bool kWaits = true;
   using Codes = AttendCodes<kDims>;
-  static constexpr int kTiles = Codes::kTiles, kMine = kTiles / kRanks;  // tiles of values of a rank
-  // The blocks whose values, and whose weights, are held at once: in a cluster of 8 the weights of all ranks.
+  static constexpr int kTiles = Codes::kTiles, kMine = kTiles / kRanks;  // tiles of values of a row, and of a rank
+  // The blocks whose values, and whose weights, are held at once; with 8 ranks the weights of one block of each rank.
   static constexpr int kSlots = kRanks == 8 ? 3 : 2, kWeightSlots = kRanks == 8 ? 8 : kRanks == 4 ? 6 : 3;
-  // The copies of values under way, and how many half blocks they are; the last rank has one copy more of each. A whole
-  // block of the rank's own keys is under way.
+  // The copies of values that are under way, and the half blocks that they are; the last rank makes one more copy for
+  // each half block. A whole block of the rank's own keys is under way, too.
   static constexpr int kValueRing = kRanks == 8 ? 8 : kRanks == 4 ? 12 : 10;
   static constexpr int kAhead = kValueRing / kMine, kLastAhead = kValueRing / (kMine + 1);
-  static constexpr int kWide = kMine == 1 ? 64 : 128, kParts = kMine * 64 / kWide;  // value dims of a product
-  static constexpr int kExtra = 0x100;                                              // in `largest`: not is_plain()
+  // Value dims of one product, and products of a rank.
+  static constexpr int kWide = kMine == 1 ? 64 : 128, kParts = kMine * 64 / kWide;
+  static constexpr int kExtra = 0x100;  // added to `largest` if a scale is not is_plain()
   // Registers of a thread of each group.
   static constexpr int kScoreRegisters = kRanks == 2 ? 208 : 216, kValueRegisters = kRanks == 2 ? 160 : 120;
   static constexpr int kLoadRegisters = kRanks == 2 ? 72 : 88;
@@ -50,8 +51,9 @@ struct AttendCluster {
     struct alignas(1024) Slot : Weights {
     } weights[kWeightSlots];
     std::byte key_ring[2 * Codes::kCopies * kCopyBytes], value_ring[kValueRing * kCopyBytes];
-    std::int32_t rows[kSegmentKeys], key_rows[kSegmentKeys / kRanks];  // find_rows(), for all keys and its own
-    std::uint32_t scales[kSegmentKeys];                                // for the rank's value dims
+    // Results of find_rows(): for all keys, and for the rank's own keys.
+    std::int32_t rows[kSegmentKeys], key_rows[kSegmentKeys / kRanks];
+    std::uint32_t scales[kSegmentKeys];  // the scales of all keys, for the rank's value dims
     float maxima[kMostBlocks][kGroupHeads / 2][2];                     // for heads h and h + 8
     float query_powers[kGroupHeads];
     int largest[kMostBlocks][2], exponents[kMostBlocks], key_exponents[kMostBlocks], key_largest[4];
@@ -80,7 +82,7 @@ struct AttendCluster {
       const AttendItem item = with_keys(launch, shared.span, place);
       if (item.begin >= item.end) return;  // no such segment, for any rank of the cluster
     }
-    AttendItem item = place;  // each group finds its keys, for want of registers
+    AttendItem item = place;  // each group finds its own keys, because there are too few registers to keep them
     const int group = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
     if (group == 3) {
       leave_registers<kLoadRegisters>();
@@ -162,7 +164,8 @@ struct AttendCluster {
       return Codes::row_of(launch, item, first + key, shared.key_rows[own * kBlockKeys + key]);
     };
     std::byte* raw = shared.key_ring + t * 16;
-    const auto start = [&](int own, int half, int keys) {  // dims of a half, half of the keys
+    // Starts the copies of half of the dims, for half of the keys.
+    const auto start = [&](int own, int half, int keys) {
       if (own < owned) {
         const int key = keys * kHalfKeys + quad;
         const std::byte* from = row_of(own, key).data() + part * 16;
@@ -244,7 +247,7 @@ struct AttendCluster {
     const int blocks = item.blocks(), keys = item.keys();
     const auto row_of = [&](int i) { return Codes::row_of(launch, item, i, shared.rows[i]); };
     std::byte* raw = shared.value_ring + t * 16;
-    const auto start = [&](int half, int slot) {  // half blocks
+    const auto start = [&](int half, int slot) {  // starts the copies of a half block
       if (half < 2 * blocks) {
         const int i = half * kHalfKeys + quad;
         const std::byte* from = row_of(min(i, keys - 1)).data() + first * 64 + part * 16;
@@ -373,7 +376,7 @@ struct AttendCluster {
       const float largest[2] = {largest_score(s, 0, -INFINITY), largest_score(s, 1, -INFINITY)};
       if (own == 0) wait_for_cluster();
 #pragma unroll
-      for (int i = 0; i < kRanks - 1; i += 4) {  // to the ranks that have a block further on and wait for it
+      for (int i = 0; i < kRanks - 1; i += 4) {  // sends to the ranks that have a later block and wait for these values
         const int ahead = i + 1 + lane % 4;
         if (ahead >= kRanks || (block + ahead) * kBlockKeys >= count) continue;
         store_at((rank + ahead) % kRanks, shared.maxima[block][pair], largest[0], largest[1],

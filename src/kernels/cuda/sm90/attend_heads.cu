@@ -15,11 +15,12 @@ template <int kDims, int kGroups, bool kCoded>
 struct AttendHeads {
   static constexpr int kThreads = (kGroups + 1) * kGroupThreads, kResident = kGroups == 1 ? 2 : 1;
   static constexpr bool kWaits = true;
-  static constexpr int kTiles = kDims / 64, kStageBytes = 2 * kTiles * kTileBytes;  // keys, then values
+  // Tiles of a row; bytes of a stage: keys, then values.
+  static constexpr int kTiles = kDims / 64, kStageBytes = 2 * kTiles * kTileBytes;
   static constexpr int kStages = kGroups == 1 ? (kDims == 64 ? 5 : 3) : 5;
-  static constexpr int kLoadRegisters = kGroups == 1 ? (kCoded ? 48 : 40) : 56;  // for each thread
+  static constexpr int kLoadRegisters = kGroups == 1 ? (kCoded ? 48 : 40) : 56;  // registers of a loading thread
   static constexpr int kWorkRegisters = kGroups == 1 ? (kCoded ? 200 : 208) : 224;
-  static constexpr int kAhead = kStages - 2;  // blocks on their way while one is awaited
+  static constexpr int kAhead = kStages - 2;  // blocks being copied while one is awaited
   ListLaunch launch;
 
   struct Shared {

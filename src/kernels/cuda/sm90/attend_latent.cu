@@ -14,7 +14,8 @@ namespace {
 using cuda_ops::Team;
 
 constexpr int kStages = 2, kKeyTiles = 9, kValueDims = 512, kStageBytes = kKeyTiles * kTileBytes;
-constexpr int kColumns = kValueDims / 2, kWide = 128, kParts = kColumns / kWide;  // value dims of a group, of a product
+// Value dims of a group, and of one product; products of a group.
+constexpr int kColumns = kValueDims / 2, kWide = 128, kParts = kColumns / kWide;
 constexpr int kHalvesAhead = 4;  // half blocks, a row for each loading thread, that are looked up at once
 constexpr int kHalfThreads = kGroupThreads / 2;
 
@@ -28,8 +29,9 @@ struct AttendLatent {
   struct Shared {
     std::byte q[kStageBytes], keys[kStages][kStageBytes], weights[kTileBytes];
     float alpha[kTileQueries];
-    std::uint32_t places[2][kCoded ? kGroupThreads : 1];                // for rows with codes
-    float before[kTileQueries], now[kTileQueries], last[kTileQueries];  // factors of values, when a segment is merged
+    std::uint32_t places[2][kCoded ? kGroupThreads : 1];  // places of the rows, if they have codes
+    // Factors of the values when a segment is merged.
+    float before[kTileQueries], now[kTileQueries], last[kTileQueries];
     SharedBarrier q_there, full[kStages], empty[kStages][2], weights_there, weights_taken, sums_there, sums_taken;
     ListWork work;
   };

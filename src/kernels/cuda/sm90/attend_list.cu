@@ -171,7 +171,7 @@ void attend_list(const Exec& exec, const AttendArgs& args, ListCut cut) {
   const std::size_t tile_bytes = sizeof(float) * static_cast<std::size_t>(list_floats(args.value_dims)) *
                                  static_cast<std::size_t>(args.key_heads) * static_cast<std::size_t>(segments);
   const std::size_t fit = chosen.by_segments ? cuda_ops::workspace_bytes(exec) / tile_bytes : INT32_MAX;
-  if (fit == 0) launch.segments = 0;  // too many key heads for so long a context
+  if (fit == 0) launch.segments = 0;  // the workspace has no room for one tile's segments
   const int piece = fit == 0 ? tiles : static_cast<int>(std::min<std::size_t>(fit, static_cast<std::size_t>(tiles)));
   for (launch.first_tile = 0; launch.first_tile < tiles; launch.first_tile += piece) {
     launch.tile_count = std::min(piece, tiles - launch.first_tile);

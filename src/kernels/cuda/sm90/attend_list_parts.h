@@ -30,17 +30,17 @@ inline constexpr int kListKeyHeads = 128;
 // A launch: teams are [segment, the last first][key head][tile, the last first], `segments` of them at most. With
 // segments 0 one team has all segments of a tile.
 struct ListLaunch {
-  AttendArgs args;  // except the pointers to the host's structs
+  AttendArgs args;  // its pointers to host memory are replaced by the fields below
   StepTables step;
-  PlaneView plane;  // key head 0's
+  PlaneView plane;  // the plane of key head 0
   bool of_window;
   int page_shift;  // rows of a page are 2^shift
   int spans, first_row;
   QueryTiles tiles;
   int first_tile, tile_count, segments;
   float factor;     // scale * log2(e)
-  bool values;      // out is written
-  float* pairs;     // out as bf16, too, if not null
+  bool values;      // true if args.out is written
+  float* pairs;     // where the output goes as bf16; null: not wanted
   float* partials;  // [tile - first_tile][key head][segment] list_floats(): m and l of each query, then v
   std::byte* bases[kListKeyHeads];
 };
@@ -157,7 +157,7 @@ SLUICE_DEVICE void ask_for(const ListLaunch& launch, const RowRef& row) {
 }
 // Factors that make bf16 of eight codes under a scale, which is a power of two.
 struct CodeFactors {
-  std::uint32_t first, second;  // pairs; second is 1 unless the scale is above 2^7
+  std::uint32_t first, second;  // each is a pair of equal bf16; second is 1 unless the scale is above 2^7
 };
 SLUICE_DEVICE CodeFactors code_factors(std::uint32_t scale) {
   const int exponent = static_cast<int>(scale >> 23 & 0xFFU) + 120;
@@ -247,7 +247,7 @@ SLUICE_DEVICE float sum_of_weights(float l) {
 // The total of a head over all segments so far.
 struct ListTotal {
   float m = -INFINITY, l = 0.0F, before = 0.0F,
-        now = 0.0F;  // values so far times before, those of the segment times now
+        now = 0.0F;  // at a merge the values so far are multiplied by `before`, the segment's by `now`
 
   SLUICE_DEVICE void merge(float segment_m, float segment_l, float factor) {
     const float most = fmaxf(m, segment_m), reference = reference_of(most);

@@ -9,7 +9,7 @@ using cuda_ops::Team;
 
 // Merges the segments of a row in ascending order; a team has a head, a thread some of its dims.
 struct MergeSegments {
-  static constexpr int kThreads = 128, kMostPairs = 2;  // pairs of dims of a thread
+  static constexpr int kThreads = 128, kMostPairs = 2;  // most pairs of dims of a thread
   AttendLaunch launch;
   int dims;
 

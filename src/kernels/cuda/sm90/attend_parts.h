@@ -8,7 +8,7 @@
 namespace sluice::cuda_sm90 {
 
 inline constexpr int kGroupThreads = 128, kHalfKeys = 32;
-inline constexpr int kCopyBytes = kGroupThreads * 16;  // 64 bytes each of 32 rows
+inline constexpr int kCopyBytes = kGroupThreads * 16;  // a copy: 64 bytes of each of 32 rows
 
 // Waits until all threads of a group have come here; kBarrier is its own.
 template <int kBarrier>
@@ -33,7 +33,7 @@ struct AttendItem {
   int index, row, first_head, begin, end;
   SLUICE_DEVICE int keys() const { return end - begin; }
   SLUICE_DEVICE int blocks() const { return (end - begin + kBlockKeys - 1) / kBlockKeys; }
-  SLUICE_DEVICE bool alone() const { return list.count <= kSegmentKeys; }  // the row has no other segment
+  SLUICE_DEVICE bool alone() const { return list.count <= kSegmentKeys; }  // true if the row has one segment only
   SLUICE_DEVICE std::int64_t partial(int dims) const { return index * segment_floats(dims); }
 };
 // Returns item `index`, without its keys.
@@ -281,8 +281,8 @@ SLUICE_DEVICE void store_values(float* to, const float (&v)[kParts][kCount], int
   }
 }
 
-// The same for a row that has no other segment. `turns`: for the last 64 dims of the group, if they are
-// rotary (turns_of()).
+// Stores the output of head h of a row with one segment. `turns`: for the last 64 dims of the group, if they are rotary
+// (turns_of()).
 template <int kParts, int kCount>
 SLUICE_DEVICE void store_outputs(const AttendLaunch& launch, int row, int head, int dims, int dim,
                                  const float (&v)[kParts][kCount], int h, float factor, const float* turns) {

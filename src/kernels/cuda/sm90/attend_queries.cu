@@ -11,7 +11,8 @@ namespace {
 
 using cuda_ops::Team;
 
-// With few rows a head is made once for nothing, while the kernels ahead still work: it brings the instructions.
+// With few rows a team rehearses: it makes a head once without a result, while the kernels ahead still work, to load
+// the instructions.
 template <int kDims, bool kBeside>
 struct FormQueries {
   static constexpr int kThreads = 16, kOfThread = kDims / kThreads, kRotary = kRopeDims / kThreads;
@@ -85,7 +86,7 @@ struct FormQueries {
 }  // namespace
 
 void form_queries(const Exec& exec, const QueryForm& form, int dims, bool beside_last) {
-  constexpr int kRehearsed = 8;  // rows, at most
+  constexpr int kRehearsed = 8;  // at most this many rows are rehearsed
   const std::int64_t teams = std::int64_t{form.rows} * form.heads;
   const auto start = [&]<int kDims>() {
     if (beside_last) return cuda_ops::launch_beside(exec, teams, FormQueries<kDims, true>{form, false});

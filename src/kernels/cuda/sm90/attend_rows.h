@@ -40,14 +40,15 @@ inline constexpr int kLeastQuery = 63;                     // 2^-64
 
 // A launch: teams are [row - first_row][group of heads][segment].
 struct AttendLaunch {
-  AttendArgs args;  // except the pointers to the host's structs
+  AttendArgs args;  // its pointers to host memory are replaced by the fields below
   StepTables step;
   PlaneView window, latent;
   int window_shift, latent_shift;  // rows of a page are 2^shift
   bool has_latents;
-  int spans, first_row, groups, segments;  // most segments of a row
-  int cluster;                             // blocks that have a team's work: 1, or, if dims are 512, 2, 4 or 8
-  float score_factor;                      // scale * log2(e)
+  // Spans of the launch, its first row, groups of heads of a row, most segments of a row.
+  int spans, first_row, groups, segments;
+  int cluster;         // blocks that have a team's work: 1, or, if dims are 512, 2, 4 or 8
+  float score_factor;  // scale * log2(e)
   // Records of form_queries(), [row - query_row][heads].
   const std::byte* queries;
   std::ptrdiff_t query_bytes;
@@ -58,14 +59,14 @@ struct AttendLaunch {
   // The output as bf16 [row of the step][heads * dims]; null: not wanted. If args.out_rope has a table, the output's
   // rotary dims, the last ones, are rotated back, in neighbouring pairs.
   float* pairs;
-  bool values;  // the output is wanted as values, too
+  bool values;  // args.out is written, too
 };
 inline constexpr int kPartialSums = 2 * kGroupHeads;
 SLUICE_HD constexpr std::int64_t segment_floats(int dims) {
   return kPartialSums + std::int64_t{kGroupHeads} * dims;
 }
 
-// 2^x.
+// Returns 2^x, by the GPU's fast instruction.
 SLUICE_DEVICE float exp2_fast(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -109,20 +110,20 @@ SLUICE_DEVICE RowRef row_of_key(const AttendLaunch& launch, bool of_window, std:
   return plane.row(page, key & (plane.rows_per_page - 1));
 }
 
-// 2^x for -126 <= x <= 127.
+// Returns 2^x for -126 <= x <= 127.
 SLUICE_HD constexpr float power_of_two(int x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x + 127) << 23);
 }
-// E of a block whose largest scale is 2^(e8m0 - 127).
+// Returns E of a block whose largest scale is 2^(e8m0 - 127).
 SLUICE_HD constexpr int block_exponent(int e8m0) {
   return e8m0 - (e8m0 < kLeastScale ? kLeastScale : e8m0 > kMostScale ? kMostScale : e8m0);
 }
-// Q of queries of which the largest has these bits, without its sign.
+// Returns Q of a head; `bits`: those of its largest |q[d]|.
 SLUICE_HD constexpr int query_exponent(std::uint32_t bits) {
   const int exponent = static_cast<int>(bits >> 23);
   return (exponent < kLeastQuery ? kLeastQuery : exponent > 253 ? 253 : exponent) - 127;
 }
-// v is multiplied by a 2^(E before - E).
+// Returns 2^(E before - E), the factor of v between two blocks.
 SLUICE_HD constexpr float exponent_step(int before, int now) {
   const int step = before - now;
   return power_of_two(step < -126 ? -126 : step > 126 ? 126 : step);
@@ -145,7 +146,7 @@ SLUICE_DEVICE std::uint32_t first_factor(std::uint32_t e8m0, int exponent) {
   return static_cast<std::uint32_t>(max(x, 1)) * 0x04000400U;
 }
 SLUICE_DEVICE std::uint32_t second_factor(std::uint32_t e8m0, int exponent) {
-  const int x = static_cast<int>(e8m0) - 113 - exponent;  // 2^x is what is left if it is negative
+  const int x = static_cast<int>(e8m0) - 113 - exponent;  // if x < 0, the other factor is 2^x
   if (e8m0 == 255) return 0x7E007E00U;
   if (x >= 0) return 0x3C003C00U;
   return x >= -14 ? static_cast<std::uint32_t>(x + 15) * 0x04000400U : x >= -24 ? 0x00010001U << (x + 24) : 0U;
@@ -205,8 +206,8 @@ struct QueryForm {
   std::byte* to;
   std::ptrdiff_t record_bytes;  // from one record to the next, a multiple of 16
   int rows, heads;
-  float eps = -1.0F;             // not negative: heads are normed
-  const float* table = nullptr;  // not null: then the last dims, in neighbouring pairs, are rotated
+  float eps = -1.0F;             // if not negative, heads are normed
+  const float* table = nullptr;  // if not null, the last dims are rotated in neighbouring pairs
   const Position* positions = nullptr;
 };
 constexpr std::ptrdiff_t query_record_bytes(int dims) {

@@ -13,7 +13,7 @@ namespace {
 
 using cuda_ops::Team;
 
-constexpr int kStages = 2, kExponents = 4;  // blocks whose exponents are kept
+constexpr int kStages = 2, kExponents = 4;  // stages; blocks whose exponents are kept
 constexpr int kLoaders = 1;                 // the barrier of the loading group
 
 template <int kDims>
@@ -27,20 +27,21 @@ struct AttendTeam {
   // each block.
   static constexpr int kHalfTiles = kTiles / 2;
   static constexpr int kColumns = kDims / 2;                     // value dims of a group
-  static constexpr int kWide = kColumns < 128 ? kColumns : 128;  // value dims of a product
+  static constexpr int kWide = kColumns < 128 ? kColumns : 128;  // value dims of one product
   static constexpr int kParts = kColumns / kWide;
   AttendLaunch launch;
 
   struct Shared {
     std::byte q[kStageBytes - kHeldTiles * kTileBytes], keys[kStages][kStageBytes], weights[kTileBytes];
     std::byte raw[2 * Codes::kCopies * kCopyBytes];
-    std::int32_t rows[kSegmentKeys];  // find_rows()
+    std::int32_t rows[kSegmentKeys];  // results of find_rows()
     float query_powers[kGroupHeads], alpha[kGroupHeads], factors[kGroupHeads];
     int exponents[kExponents], largest[4];  // E of blocks; the largest scale that a warp has
     SharedBarrier q_there, q_taken, weights_there, weights_taken, sums_there;
-    SharedBarrier full[kStages][2], empty[kStages][2][2];  // by half of the dims; then by half of the keys
+    // [stage][half of the dims]; [stage][half of the dims][half of the keys].
+    SharedBarrier full[kStages][2], empty[kStages][2][2];
     RowSpan span;
-    AttendItem item;  // set once queries are there
+    AttendItem item;  // valid once q_there has ended
   };
   static_assert(sizeof(Shared) <= 232448);
   // Queries on their way to registers lie where the second block will.
@@ -54,7 +55,7 @@ struct AttendTeam {
     const AttendItem place = place_of(launch, team.index);
     begin(shared, place.row);
     const AttendItem item = with_keys(launch, shared.span, place);
-    if (launch.segments > 1 && item.begin >= item.end) return;  // no such segment
+    if (launch.segments > 1 && item.begin >= item.end) return;  // the row has fewer segments
     const int group = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
     if (group == 3) {
       leave_registers<72>();

@@ -58,7 +58,7 @@ SLUICE_DEVICE void store_at(int rank, const float* to, float a, float b, const C
                "f"(a), "f"(b), "r"(address_at(rank, barrier))
                : "memory");
 }
-// Copies `bytes` from `at`, as the tensor cores see them.
+// Copies `bytes` bytes to the same place in block `rank`, including what was written for the tensor cores.
 SLUICE_DEVICE void copy_to(int rank, const void* at, int bytes, const ClusterBarrier* barrier) {
   asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    address_at(rank, at)),

@@ -7,7 +7,7 @@
 namespace sluice::cuda_sm90 {
 
 inline constexpr int kChunkCellBytes = 2048, kChunkBytes = 2192;  // bytes of a ring's chunk: cells, then their scales
-inline constexpr int kBarrierAt = 2176;                           // the barrier that says when they have arrived
+inline constexpr int kBarrierAt = 2176;  // the offset of the barrier that says when a chunk has arrived
 template <StripKind kKind>
 inline constexpr int kChunkCells = kChunkCellBytes / (Cell<kKind>::kWords * 512);
 static_assert(kFp4PieceBytes == kBarrierAt && kFp4PieceCells == kChunkCells<StripKind::kMxfp4>);
@@ -18,7 +18,7 @@ SLUICE_DEVICE void init_chunk(const std::byte* stage) {
 // The chunks of a strip, one after the other. Chunks of MXFP4 are pieces; chunks of FP8 are cells that share the scales
 // of a block.
 struct ChunksAt {
-  const std::byte *cells, *scales;  // the next chunk's; MXFP4 has no scales apart
+  const std::byte *cells, *scales;  // the address of the next chunk; MXFP4 has no separate scales
   int left = 0;
 
   SLUICE_DEVICE void open(const StripLinear& w, const std::byte* data, int strip) {

@@ -32,7 +32,7 @@ struct ListAndStage {
   using Sort = cuda_ops::SortPairsAs<kInOrder>;
   static constexpr int kThreads = Sort::kThreads;
   Sort sort;
-  bool alone;  // pairs are groups of one row
+  bool alone;  // each pair is a group of one row
   StagedRows from;
   std::uint16_t* to;
   int rows;
@@ -74,16 +74,17 @@ template <bool kInner, int kTiles>
 struct StreamExperts {
   static constexpr int kThreads = kWarps * 32;
   static constexpr bool kWaits = true, kStartsNext = true;
-  static constexpr int kUnitWarps = kInner ? 2 : 1, kUnits = kWarps / kUnitWarps;  // a unit: a strip of one or both
+  // Warps of a unit: one strip of down, or one each of gate and up.
+  static constexpr int kUnitWarps = kInner ? 2 : 1, kUnits = kWarps / kUnitWarps;
   static constexpr int kSums = 4 * kTiles;
   static constexpr int kExchangeBytes = kInner ? kUnits * 2 * 32 * kSums * 4 : 0;
 
-  StripLinear routed, shared;       // their shapes
+  StripLinear routed, shared;  // the shapes of the weights
   const std::byte* shared_data[2];  // gate and up, or down
-  const RowGroup* groups[2];        // likewise
-  const std::int32_t* used;         // how many groups are used
-  const std::int32_t* x_rows;       // rows of pairs, then of the shared expert's rows; null: the same
-  const std::uint16_t* x;           // in lanes' order
+  const RowGroup* groups[2];  // groups of gate and up, or of down
+  const std::int32_t* used;  // the number of groups with rows
+  const std::int32_t* x_rows;  // rows of pairs, then of the shared expert's rows; null: row i of x is row i
+  const std::uint16_t* x;  // the rows, in lanes' order (lane_order())
   const float* weights;             // the pairs' weights
   Activation activation;
   int pairs, shared_rows;
@@ -115,7 +116,7 @@ struct StreamExperts {
   // The units of a warp: its team's part of those of the groups, then of the shared expert's.
   struct Stream {
     int first, own, shared_first, end;  // units [first, first + own), then of the shared expert from shared_first on
-    int unit;                           // the unit whose weights come next, counted in the team
+    int unit;  // the unit whose weights are copied next, by its number in the team
     ChunksAt chunks;                    // the chunks of that unit
     int lane, matrix;
   };
@@ -210,7 +211,7 @@ struct StreamExperts {
   SLUICE_DEVICE void run(Stream& s, const std::byte* ring, const StripLinear& w, int row, int rows, int& stage,
                          int& parity, Sums& total) const {
     constexpr int kCells = kChunkCells<kKind>;
-    constexpr int kAhead = 2;  // cells of rows on their way
+    constexpr int kAhead = 2;  // cells of rows that are loaded ahead
     const uint4* at[kTiles];
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {  // the results of columns without a row are not stored
@@ -219,7 +220,7 @@ struct StreamExperts {
       at[n] = reinterpret_cast<const uint4*>(x + x_row * w.in) + s.lane % 4;
     }
     Inputs next[kAhead];
-    const auto load = [&](int cell) {  // also cells past the row's last: they are memory of the workspace all the same
+    const auto load = [&](int cell) {  // also loads cells past the row's last, which are still inside the workspace
       Inputs& to = next[cell % kAhead];
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) to.words[n][0] = at[n][cell * 8], to.words[n][1] = at[n][cell * 8 + 4];
@@ -248,7 +249,7 @@ struct StreamExperts {
       start(s, chunk);
       if (++stage == kStages) stage = 0, parity ^= 1;
     }
-    if (kKind == StripKind::kMxfp4) total.clear();  // one segment
+    if (kKind == StripKind::kMxfp4) total.clear();  // MXFP4 has one segment here
     if (kKind == StripKind::kMxfp4 || left != w.segment_cells) total.add(chain);
   }
 

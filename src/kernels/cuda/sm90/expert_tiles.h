@@ -12,11 +12,11 @@ namespace sluice::cuda_sm90 {
 cuda_ops::GroupSizes expert_tile_sizes(StripKind kind, int rows, int slots, int experts);
 
 struct ExpertTiles {
-  StripProduct gate, up, down;  // for all groups
+  StripProduct gate, up, down;  // the products of all groups
   cuda_ops::GroupSizes sizes;   // expert_tile_sizes()
-  const std::int32_t* begin;    // by size: its first group; then their end
-  int groups;                   // most groups
-  const ExpertWeights* expert;  // any, as all are alike
+  const std::int32_t* begin;    // by size: its first group; at last the end of all groups
+  int groups;                   // the most groups that there may be
+  const ExpertWeights* expert;  // one of the experts, as all have the same shapes
   std::uint16_t* m;             // [pairs, inter]
   std::uint16_t* whole;         // down's inputs: m of all ranks; m itself if one rank has all
   const float* weights;         // the pairs' weights

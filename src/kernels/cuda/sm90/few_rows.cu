@@ -17,8 +17,9 @@ namespace {
 using cuda_ops::Team;
 
 constexpr int kWarps = 8;
-constexpr std::size_t kMostShared = std::size_t{224} << 10;  // bytes of a team
-constexpr int kRowStride = kCellInputs * 2 + 16;             // from one row of a cell to the next, in different banks
+constexpr std::size_t kMostShared = std::size_t{224} << 10;  // most shared memory of a team
+// Bytes from one row of a cell to the next, chosen so that rows lie in different banks.
+constexpr int kRowStride = kCellInputs * 2 + 16;
 
 // The cells of a warp under way, if a stage also has those of the rows.
 template <StripKind kKind, int kTiles>
@@ -28,14 +29,15 @@ inline constexpr int kCellsAhead = (Cell<kKind>::kAhead + kTiles - 1) / kTiles;
 template <StripKind kKind, int kTiles, int kAhead>
 struct FewRows {
   static constexpr int kThreads = kWarps * 32;
-  static constexpr int kResident = kTiles == 1 ? 4 : 2;  // half of them belong to the next kernel
+  // Teams of a multiprocessor, of which half are of the next kernel.
+  static constexpr int kResident = kTiles == 1 ? 4 : 2;
   static constexpr bool kWaits = true, kStartsNext = true;
   static constexpr int kCellBytes = kCellSharedBytes<kKind>;
   StripLaunch launch;
   int strip_warps;  // warps of a team that work on one strip
   int stage_bytes;  // bytes of a ring's stage: a cell of weights and, unless all rows are copied at once, of the rows
   int row_bytes;    // bytes of a row in shared memory, if all rows are there
-  int rows_bytes;   // bytes of all of them
+  int rows_bytes;  // bytes of all rows
 
   // The rows' values of a cell: for each step, inputs 2t, 2t + 1 and 2t + 8, 2t + 9 of row g.
   struct Inputs {
@@ -147,7 +149,7 @@ struct FewRows {
     Rows rows;
     const int stride = row_bytes != 0 ? row_bytes : kRowStride;
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {  // the results of columns without a row are not stored
+    for (int n = 0; n < kTiles; ++n) {  // a column without a row gets some row: its results are not stored
       const int row = min(8 * n + lane % 8, group.rows - 1);
       rows.at[n] = shared_address(base) + static_cast<std::uint32_t>(row * stride + lane / 8 * 16);
     }
@@ -194,7 +196,7 @@ struct FewRows {
     int stage = 0;  // its place in the ring
     for (int c = begin_cell; c < cells; ++c) {
       cuda_ops::wait_copies<kAhead - 1>();
-      __syncwarp();  // some lanes copied for all
+      __syncwarp();  // some lanes copied rows and scales for all lanes
       Cell<kKind> cell;
       StripAt::take<kKind>(ring + stage, lane, cell);
       Inputs inputs;
@@ -321,7 +323,8 @@ bool prepare_few(const Exec& exec, const StripRows& rows, std::span<const StripP
   }
   to->shared = rings(rows_of_cell) + sums_of_team(kernel.strip_warps);
   kernel.stage_bytes = kernel.kCellBytes + rows_of_cell * kRowStride;
-  const std::size_t row_bytes = static_cast<std::size_t>(cells) * kCellInputs * 2 + 16;  // rows in different banks
+  // + 16: rows lie in different banks.
+  const std::size_t row_bytes = static_cast<std::size_t>(cells) * kCellInputs * 2 + 16;
   const std::size_t rows_bytes = static_cast<std::size_t>(rows_of_cell) * row_bytes;
   const bool copied = rows.cut == StripRows::Cut::kWide || rows.cut == StripRows::Cut::kAny;
   const auto with_rows_of = [&](int warps) { return rings(0) + rows_bytes + sums_of_team(warps); };

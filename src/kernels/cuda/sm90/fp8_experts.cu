@@ -51,7 +51,7 @@ struct RoundActivation {
 struct Stage {
   Fp8Rows x, m;
   float *gate = nullptr, *up = nullptr;
-  std::uint16_t *own = nullptr, *whole = nullptr;  // if ranks have shares of m: this one's, and that of all
+  std::uint16_t *own = nullptr, *whole = nullptr;  // if each rank has a share of m: this rank's share, and the whole m
 
   Stage(Carver& carver, const ExpertWeights& expert, int rows, int code_rows) {
     const int inter = expert.gate.out();
@@ -73,7 +73,7 @@ class Fp8Experts {
       : exec_(exec), args_(args), other_(other), columns_(cuda_ops::output_columns(args)) {}
 
   void run() {
-    int piece = args_.rows;  // rows at once
+    int piece = args_.rows;  // rows of one pass
     while (piece > 1 && bytes(piece) > cuda_ops::workspace_bytes(exec_)) piece = (piece + 1) / 2;
     for (int first = 0; first < args_.rows; first += piece) run(first, std::min(piece, args_.rows - first));
   }
@@ -183,7 +183,7 @@ class Fp8Experts {
   const Exec& exec_;
   const ExpertsArgs& args_;
   const float* other_;
-  int columns_;  // columns of y
+  int columns_;  // the columns of y
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ struct MakeFp8Rows {
   Fp8Inputs from;
   Fp8Rows to;
   int blocks;
-  bool whole;  // fours of floats can be read at once
+  bool whole;  // the rows' floats can be read four at a time
 
   SLUICE_DEVICE float value(std::ptrdiff_t row, float weight, int k) const {
     if (k >= from.in) return 0.0F;

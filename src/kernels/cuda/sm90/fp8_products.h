@@ -56,9 +56,9 @@ struct Fp8Inputs {
   std::ptrdiff_t ldx = 0;
   const std::int32_t* x_rows = nullptr;
   int in = 0;
-  const std::uint16_t* rounded = nullptr;  // not null: x as bf16 values, `ldx` from one row to the next; no x then
-  const float* up = nullptr;               // not null: x is the gate's product, both [rows, in]
-  const float* weights = nullptr;          // by row; null: 1
+  const std::uint16_t* rounded = nullptr;  // if not null, the rows as bf16 instead of x, `ldx` values apart
+  const float* up = nullptr;               // if not null, x is the gate's product and this is up's, both [rows, in]
+  const float* weights = nullptr;          // the factor of each row of m; null: 1
   Activation activation = {};
   // If not null, the rows of group i begin at row group_rows * i of the result.
   const RowGroup* groups = nullptr;

@@ -15,7 +15,7 @@ namespace {
 using cuda_ops::Team;
 
 constexpr std::size_t kMostShared = std::size_t{220} << 10;
-constexpr int kSumsLd = kFp8Outputs + 4;  // apart, so that lanes write to different banks
+constexpr int kSumsLd = kFp8Outputs + 4;  // + 4: lanes write to different banks
 
 template <int kRows>
 struct Fp8RowProducts {
@@ -67,7 +67,7 @@ struct Fp8RowProducts {
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const Part of = part(team.index / cluster);
-    if (of.rows <= 0) return;  // it returns for the whole cluster
+    if (of.rows <= 0) return;  // all teams of the cluster return
     const Fp8Linear& w = of.product->weight;
     const int rank = team.index % cluster, begin = rank * w.blocks / cluster, end = (rank + 1) * w.blocks / cluster;
     const std::uint32_t at = shared_address(team.shared), base = (at + 1023) / 1024 * 1024;
@@ -128,7 +128,7 @@ struct Fp8RowProducts {
     bulk_copy(ring.row_scales(stage), x.scales + row, kRows * 4, ring.full(stage));
   }
 
-  // [row][output]
+  // Writes a block's sums to `to`, [row][output].
   static SLUICE_DEVICE void keep(const float (&sums)[kSums], int warp, int lane, float* to) {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
@@ -156,7 +156,7 @@ struct Fp8RowProducts {
       }
       put(of, row, output, y);
     }
-    cluster_barrier();  // no team ends while others read
+    cluster_barrier();  // no team may end while others read its memory
   }
   static SLUICE_DEVICE void put(const Part& of, int row, int output, float value) {
     const int o = of.tile * kFp8Outputs + output;
@@ -167,8 +167,8 @@ struct Fp8RowProducts {
 };
 
 struct Work {
-  std::int64_t teams = 0;  // without clusters
-  int most = 1, fewest = INT32_MAX;  // blocks
+  std::int64_t teams = 0;  // teams without clusters
+  int most = 1, fewest = INT32_MAX;  // the most and the fewest blocks of a product
   Work(const Fp8Launch& of, std::span<const Fp8Product> products) {
     for (const Fp8Product& product : products) {
       teams += std::int64_t{product.weight.tiles} * of.row_tiles();

@@ -53,7 +53,7 @@ struct Fp8TileProducts {
   struct Tile {
     const Fp8Product* product;
     const std::byte* data;
-    int tile, x_first, y_first, rows;  // the first of kClusterTiles
+    int tile, x_first, y_first, rows;  // tile: the first of kClusterTiles tiles of outputs
   };
   SLUICE_DEVICE Tile tile(int index) const {
     int i = 0;
@@ -103,7 +103,7 @@ struct Fp8TileProducts {
       const auto* scales = reinterpret_cast<const float*>(team.shared + (base - at) + kScalesAt);
       multiply(ring, scales, team.index / kCluster, rank);
     }
-    cluster_barrier();  // no team ends while others write or arrive
+    cluster_barrier();  // no team may end while others write to its memory or arrive at its barriers
   }
 
   SLUICE_DEVICE void fill(const Ring& ring, int index, int rank) const {
@@ -115,7 +115,7 @@ struct Fp8TileProducts {
       const Fp8Rows& x = of.product->x;
       std::size_t first[kTeamTiles];
 #pragma unroll
-      for (int t = 0; t < kTeamTiles; ++t) {  // tiles past the last are not stored
+      for (int t = 0; t < kTeamTiles; ++t) {  // a tile past the last one is computed but not stored
         first[t] = static_cast<std::size_t>(min(of.tile + rank * kTeamTiles + t, w.tiles - 1)) * w.blocks;
       }
       for (int block = 0; block < w.blocks; ++block) {

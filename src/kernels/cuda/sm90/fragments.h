@@ -56,7 +56,8 @@ struct Cell;
 
 template <>
 struct Cell<StripKind::kBf16> {
-  static constexpr int kWords = 4, kAhead = 4, kDeep = 4;  // cells of a warp under way; more if there is room
+  // 16-byte words of a lane; cells of a warp under way, and more if there is room.
+  static constexpr int kWords = 4, kAhead = 4, kDeep = 4;
   uint4 words[kWords];
   SLUICE_DEVICE void take_scales(const std::byte*, int) {}
   template <int kStep>
@@ -68,7 +69,7 @@ struct Cell<StripKind::kBf16> {
 struct Fp8Words {
   static constexpr int kWords = 2, kAhead = 5, kDeep = 8;
   uint4 words[kWords];
-  // The values times 2^-120.
+  // The fragments of step kStep; values are times 2^-120.
   template <int kStep>
   SLUICE_DEVICE void values(std::uint32_t (&a)[4]) const {
     const uint4& both = words[kStep / 2];
@@ -80,7 +81,7 @@ struct Fp8Words {
 
 template <>
 struct Cell<StripKind::kFp8> : Fp8Words {
-  std::uint32_t scale;  // exponents for g and g + 8, in bytes 0 and 1
+  std::uint32_t scale;  // the exponents of rows g and g + 8, in bytes 0 and 1
   SLUICE_DEVICE void take_scales(const std::byte* at, int lane) {
     scale = reinterpret_cast<const std::uint16_t*>(at)[lane / 4];
   }
@@ -99,7 +100,7 @@ struct Cell<StripKind::kFp8Scaled> : Fp8Words {
   template <int kStep>
   SLUICE_DEVICE void fragment(std::uint32_t (&a)[4]) const {
     values<kStep>(a);
-    constexpr std::uint32_t kExact = 0x7B807B80U;  // 2^120 twice
+    constexpr std::uint32_t kExact = 0x7B807B80U;  // 2^120 in bf16, twice
     for (std::uint32_t& pair : a) pair = multiply_pairs(pair, kExact);
   }
 };

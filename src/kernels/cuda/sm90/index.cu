@@ -60,7 +60,7 @@ int choose_piece(IndexLaunch launch, int most, int processors) {
   for (const int eighths : {16, 12, 10, 9, 8, 6, 5, 4, 3}) {
     const int about = std::clamp((even * eighths + 7) / 8, std::max(least, 1), std::max({least, longest, 1}));
     const int units = std::max(units_of(most), 1), pieces = (units + about - 1) / about;
-    launch.piece_units = (units + pieces - 1) / pieces;  // the longest row's pieces are equal
+    launch.piece_units = (units + pieces - 1) / pieces;  // so that the longest row is cut into equal pieces
     const std::int64_t rounds = (teams_of(launch) + processors - 1) / processors;
     const std::int64_t time = rounds * (launch.piece_units + 1);
     if (time < best_time) best = launch.piece_units, best_time = time;

@@ -21,7 +21,7 @@ struct ChoiceShared {
   std::int32_t bins[kBins], marks_before[kChoiceThreads / 32];
   std::int32_t low, high, candidates;
   std::int32_t bin, of_higher, of_bin;
-  std::uint32_t marks[1];  // a bit an entry; as many words as it takes
+  std::uint32_t marks[1];  // a bit for each entry, in as many words as needed
 };
 inline std::size_t choice_bytes(int most) {
   return sizeof(ChoiceShared) + static_cast<std::size_t>(most / 32) * sizeof(std::uint32_t);
@@ -85,7 +85,7 @@ struct IndexChoice {
       mark(shared, visible, [&](const auto& body) {
         for (int i = thread; i < count; i += kThreads) body(shared.keys[i], shared.entries[i]);
       });
-    } else {  // too many reach the bound: nearly all scores are equal, or the best ones are in few groups
+    } else {  // too many entries reach the bound: nearly all scores are equal, or few groups have the best ones
       mark(shared, visible, [&](const auto& body) {
         for (int i = first + thread; i < visible; i += kThreads) body(keys[i], i);
       });

@@ -24,7 +24,7 @@ namespace sluice::cuda_sm90 {
 
 inline constexpr int kIndexDims = 128, kIndexHeads = 64, kIndexTile = 128, kIndexUnit = 512;
 inline constexpr int kIndexSteps = kIndexDims / 16;
-inline constexpr int kMostIndexPieces = 512, kMostIndexGroups = 8192;  // for one row
+inline constexpr int kMostIndexPieces = 512, kMostIndexGroups = 8192;  // most pieces, and most groups, of a row
 inline constexpr int kIndexCandidates = 8192;                          // most candidates of a row's choice
 inline constexpr int kMostIndexEntries = 1 << 20, kMostIndexRows = 2;
 // Queries for index-fp4 are multiplied by 2^51 and the keys' scales divided by it, so that bf16 has all of these.
@@ -37,11 +37,11 @@ SLUICE_HD constexpr int index_place(bool fp4, int d) {
 }
 
 struct IndexLaunch {
-  IndexSelectArgs args;  // except the pointers to the host's structs
+  IndexSelectArgs args;  // its pointers to host memory are replaced by the fields below
   StepTables step;
   PlaneView keys;
   int page_shift, spans;          // rows of a page are 2^page_shift
-  int first_row, rows;            // the rows of this launch
+  int first_row, rows;            // the rows of the launch
   int piece_units, rows_at_once;  // rows_at_once: 1 or kMostIndexRows of a span share a team's keys
   bool forms_queries;             // queries are rotated, multiplied by H (times hadamard) and rounded here, and
                                   // weights are multiplied by their factor

@@ -47,7 +47,8 @@ struct IndexScores {
 
   struct Piece {
     RowSpan span;
-    int row, rows, index, visible;  // the first row; entries that the last one sees
+    // The first row, the number of rows, the piece's number, the entries that the last row sees.
+    int row, rows, index, visible;
   };
   // Returns the entries that a row of a piece sees; a row that does not exist sees none.
   SLUICE_DEVICE int visible_to(const Piece& piece, int r) const {
@@ -63,7 +64,8 @@ struct IndexScores {
     const int tile_end = min((piece.index + 1) * tiles, (piece.visible + kIndexTile - 1) / kIndexTile);
     int tile = piece.index * tiles;
     const bool with_scores = launch.args.scores != nullptr, none = !with_scores && launch.takes_all(piece.visible);
-    if (!found || none || tile >= tile_end) return cuda_ops::wait_for_kernels();  // as every team does
+    // Every team of the launch has to wait.
+    if (!found || none || tile >= tile_end) return cuda_ops::wait_for_kernels();
     tile += warp / 4;
     const int in_tile = warp % 4 * kWarpKeys;  // the first of the warp's keys
     const KeyCopies copies(launch, piece, lane);
@@ -87,7 +89,7 @@ struct IndexScores {
     __syncthreads();
 
     const GroupOperand q = inner_operand(first_shared());
-    float most[kRows][2];  // for the thread's groups
+    float most[kRows][2];  // the largest scores of the thread's groups
     int visible[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) most[r][0] = most[r][1] = NAN, visible[r] = visible_to(piece, r);
@@ -96,7 +98,7 @@ struct IndexScores {
       cuda_ops::wait_copies<kAhead - 1>();
       __syncwarp();
       const std::byte* at = shared.ring[warp][slot];
-      float sums[kRows][4];  // for keys g + 8 i, over the heads of this lane
+      float sums[kRows][4];  // sums of keys g + 8 i, over this lane's heads
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         std::uint32_t a[kIndexSteps][4];
@@ -157,7 +159,7 @@ struct IndexScores {
     hold(d);
     sums[0] = sums[1] = 0.0F;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {  // for heads 8 i + 2 t and the next
+    for (int i = 0; i < 8; ++i) {  // heads 8 i + 2 t and 8 i + 2 t + 1
       const float2 weight = *reinterpret_cast<const float2*>(weights + 8 * i + threadIdx.x % 4 * 2);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -169,7 +171,7 @@ struct IndexScores {
   // Returns sum t, for lane t of a quad, over the quad: (0 + 1) + (2 + 3).
   static SLUICE_DEVICE float sum_of_quad(const float (&sums)[4], int lane) {
     const bool odd = lane % 2 == 1, upper = lane % 4 >= 2;
-    float pairs[2];  // for keys t % 2 and 2 further
+    float pairs[2];  // sums of keys t % 2 and t % 2 + 2
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const float other = __shfl_xor_sync(kAll, odd ? sums[2 * i] : sums[2 * i + 1], 1);
@@ -217,7 +219,7 @@ struct IndexScores {
   // with index-fp8, two such pieces of each row, one of either half. Then come all scales, by some lanes.
   struct KeyCopies {
     static constexpr int kRowBytes = kFp4 ? kIndexDims / 2 : kIndexDims;
-    const std::byte *data, *scales;  // the lane's, from page 0 on
+    const std::byte *data, *scales;  // the lane's part of page 0
     const LatentPage* pages;
     std::uint32_t page_bytes;
     int page_shift, page_rows, visible, lane;
@@ -240,7 +242,7 @@ struct IndexScores {
         for (int i = 0; i < kCopies; ++i) IndexScores::expect(from + i * 512);
       }
     }
-    // -1: none of them is visible.
+    // Returns the page of the entry; -1: the row sees no such entry.
     SLUICE_DEVICE int page(int entry) const { return entry < visible ? pages[entry >> page_shift].value : -1; }
     SLUICE_DEVICE void start(int entry, int page, std::byte* slot) const {
       const std::uint64_t skipped = std::uint64_t{static_cast<std::uint32_t>(page)} * page_bytes;
@@ -281,7 +283,7 @@ struct IndexScores {
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
             std::uint32_t pairs[2];
-            codes_to_bf16(word[j], 0x7B807B80U, pairs);  // times 2^120
+            codes_to_bf16(word[j], 0x7B807B80U, pairs);  // the factor is 2^120
             a[4 * part + j][h] = pairs[0], a[4 * part + j][h + 2] = pairs[1];
           }
         }
@@ -470,7 +472,7 @@ struct IndexScores {
   // e2m1_to_float(float_to_e2m1(x)): multiples of 0.5 to 1, then two bits of the significand, to the nearest, ties to
   // the even code.
   static SLUICE_DEVICE float round_to_e2m1(float x) {
-    constexpr float kHalves = 0x1.8p22F;  // in its binade floats are 0.5 apart
+    constexpr float kHalves = 0x1.8p22F;  // adding it rounds to multiples of 0.5: floats near it are 0.5 apart
     const float magnitude = fminf(fabsf(x), 6.0F);
     const std::uint32_t bits = __float_as_uint(magnitude);
     const float small = (magnitude + kHalves) - kHalves;
@@ -489,7 +491,7 @@ struct IndexScores {
       for (int h = 0; h < 2; ++h) to[h * kThreads + thread] = key(most[h]);
       return;
     }
-    const bool joined = groups < kThreads / 2;  // both keys of a lane
+    const bool joined = groups < kThreads / 2;  // true if both keys of a lane are in one group
     const int lanes = joined ? kThreads / groups : 4;
     float both[2] = {most[0], most[1]};
     if (joined) both[0] = fmaxf(both[0], both[1]);

@@ -15,7 +15,7 @@ using cuda_ops::Team;
 
 constexpr int kWarps = 8, kTiles = kManyRows / 8;
 constexpr int kStages = 4, kRowBytes = kCellInputs * 2, kRowsBytes = kManyRows * kRowBytes;
-constexpr int kSumsLd = kWarps * kStripOutputs + 4;  // apart, so that lanes write to different banks
+constexpr int kSumsLd = kWarps * kStripOutputs + 4;  // + 4: lanes write to different banks
 
 // Loads four values of team `rank` of the cluster, from the address that corresponds to `at` of this team.
 SLUICE_DEVICE float4 load_of_team(const float* at, int rank) {
@@ -35,9 +35,10 @@ struct ManyRows {
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kResident = kStrips == 1 ? 2 : 1;
   static constexpr bool kWaits = true;
-  static constexpr bool kAhead = kStrips == 2;  // if there are registers for it
+  static constexpr bool kAhead = kStrips == 2;  // loads weights ahead if there are registers for them
   static constexpr int kCellBytes = kCellSharedBytes<kKind>;
-  static constexpr int kStageBytes = kRowsBytes + kWarps * kStrips * kCellBytes;  // rows, then each strip
+  // Bytes of a stage: rows, then a cell of each strip.
+  static constexpr int kStageBytes = kRowsBytes + kWarps * kStrips * kCellBytes;
   StripLaunch launch;
   int cluster;  // teams that share a tile; 1: a team has all segments
 
@@ -52,12 +53,12 @@ struct ManyRows {
   // eight rows of a matrix lie in different banks.
   struct RowCopies {
     const uint4* x;
-    std::uint32_t from[2];  // in pieces
+    std::uint32_t from[2];  // offsets of its pieces in x, in units of 16 bytes
     std::byte* to;
     SLUICE_DEVICE RowCopies(const StripProduct& product, const RowGroup& group, std::byte* shared) {
       const int row = static_cast<int>(threadIdx.x) / 8, piece = static_cast<int>(threadIdx.x) % 8;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {  // the results of columns without a row are not stored
+      for (int i = 0; i < 2; ++i) {  // a column without a row gets some row: its results are not stored
         const int r = row + 32 * i < group.rows ? row + 32 * i : 0;
         const std::ptrdiff_t x_row = product.x_rows != nullptr ? product.x_rows[group.first + r] : group.first + r;
         from[i] = static_cast<std::uint32_t>(x_row * product.ldx / 8 + piece);
@@ -116,7 +117,7 @@ struct ManyRows {
   SLUICE_DEVICE void run(const StripProduct& product, const RowGroup& group, std::byte* shared, int strip, int lane,
                          int begin, int end, Sums& total) const {
     const StripLinear& w = product.weight;
-    const int last = w.strips - 1;  // strips past it are computed, too, and not stored
+    const int last = w.strips - 1;  // strips past the last are computed from it, but not stored
     StripAt at[kStrips];
 #pragma unroll
     for (int s = 0; s < kStrips; ++s) at[s] = StripAt(w, group.data, strip + s < last ? strip + s : last);
@@ -134,7 +135,7 @@ struct ManyRows {
     cuda_ops::wait_for_kernels();
     const RowCopies copies(product, group, shared);
 #pragma unroll
-    for (int i = 0; i < kStages - 1; ++i) {  // the first is complete with all weights so far
+    for (int i = 0; i < kStages - 1; ++i) {  // the first group also completes the weights started above
       if (begin + i < end) copies.start(begin + i, i * kStageBytes);
       cuda_ops::commit_copies();
     }
@@ -229,7 +230,7 @@ struct ManyRows {
     const int rows = kManyRows / cluster;
     for (int i = static_cast<int>(threadIdx.x); i < rows * kFours; i += kThreads) {
       const int row = rank * rows + i / kFours, output = i % kFours * 4;
-      float4 of[kMostSegments];  // all on their way at once
+      float4 of[kMostSegments];  // all loads are under way at once
 #pragma unroll
       for (int s = 0; s < kMostSegments; ++s) {
         if (s < cluster) of[s] = load_of_team(sums + row * kSumsLd + output, s);
@@ -242,7 +243,7 @@ struct ManyRows {
 #pragma unroll
       for (int e = 0; e < 4; ++e) store(product, tile.group, row, tile.index * kFours * 4 + output + e, y[e]);
     }
-    cluster_barrier();  // no team ends while others read
+    cluster_barrier();  // no team may end while others read its memory
   }
 };
 

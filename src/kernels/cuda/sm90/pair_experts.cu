@@ -27,13 +27,13 @@ using cuda_ops::Team;
 // gains by starting early; so 2 are used only if there is no room for more.
 constexpr int kWarps = 16, kMostStages = 3;
 constexpr std::size_t kMostShared = std::size_t{226} << 10;
-constexpr int kMostSharedUnits = 4;  // units of a team
+constexpr int kMostSharedUnits = 4;  // most units of the shared expert in a team
 constexpr int kMostPairs = 32, kColumns = 8;
 
 // The weights of a product, in both products' form.
 struct PairWeights {
-  StripLinear routed, shared;  // their shapes
-  const std::int32_t* ids;     // the pairs' experts
+  StripLinear routed, shared;  // the shapes of the weights
+  const std::int32_t* ids;  // [pairs], the experts of the pairs
   int rows, slots, pairs;
   bool with_shared;
   int low;     // segments of the shared expert that the first of two warps has
@@ -52,7 +52,7 @@ struct Group {
 struct Groups {
   Group all[kMostPairs];
   std::int32_t count, nothing[3];
-  std::uint64_t arrived[kMostPairs + kColumns];  // barriers of rows
+  std::uint64_t arrived[kMostPairs + kColumns];  // barriers that say when rows have arrived
 };
 constexpr int kGroupsBytes = static_cast<int>(sizeof(Groups));
 static_assert(kGroupsBytes % 16 == 0);
@@ -84,11 +84,11 @@ struct Unit {
 struct Stream {
   std::byte* ring;
   const Groups* groups;
-  int group_count = 0;              // set once they are known
+  int group_count = 0;  // the number of groups; 0 until they are found
   int lane, stage = 0, parity = 0;  // the stage and parity of the chunk that is multiplied next
-  int filled = 0;                   // stages that have been filled, at first
-  int unit;                         // the unit whose weights are on their way
-  ChunksAt chunks;                  // the unit's chunks that are not yet
+  int filled = 0;  // stages filled so far, while the ring is filled for the first time
+  int unit;  // the unit whose weights are being copied
+  ChunksAt chunks;  // the chunks of that unit that are still to be copied
 
   // before: the warp's first unit less the step from one of its units to the next. rows: the team's rows.
   SLUICE_DEVICE Stream(const PairWeights& of, std::byte* shared, int rows, int before) : unit(before) {
@@ -247,7 +247,7 @@ struct GateAndUp {
   const std::byte* table[2][cuda_ops::kMostExperts];
   const std::byte* of_shared[2];
   PairWeights weights;
-  const float* of_pairs;  // their weights
+  const float* of_pairs;  // the pairs' weights
   StagedRows from;
   bool in_place;
   Activation activation;
@@ -292,7 +292,7 @@ struct GateAndUp {
     const int first = static_cast<int>(threadIdx.x) / 64;
     Stream s(weights, team.shared, weights.rows, first - kUnits);
     std::byte* const x = team.shared + weights.rings_bytes() + kGroupsBytes + kExchangeBytes;
-    s.fill(*this);  // units of the shared expert
+    s.fill(*this);  // copies weights of the shared expert, which needs no groups
     cuda_ops::wait_for_kernels();
     if (in_place) start_row(s, x);
     s.learn_groups(weights);
@@ -395,7 +395,7 @@ struct DownAndSum {
   const std::byte* of_shared;
   PairWeights weights;
   const std::uint16_t* m;
-  const float* other;  // not null: added last
+  const float* other;  // if not null, it is added last
   float* y;
 
   static std::size_t shared_bytes(const PairWeights& of, int strips) {

@@ -100,7 +100,7 @@ int attend_official(const Exec& exec, const AttendArgs& args, int cluster, bool 
   launch.score_factor = args.scale * kLog2E;
   launch.pairs = args.out_rows.form(InputForm::kBf16);
   const auto forms = std::ranges::count_if(args.out_rows.forms, [](const float* form) { return form != nullptr; });
-  launch.values = !args.forms_only || launch.pairs == nullptr || forms > 1;  // others are made of values
+  launch.values = !args.forms_only || launch.pairs == nullptr || forms > 1;  // other input forms are made from values
   const int first = spans.front().row_begin, rows = spans.back().row_begin + spans.back().rows - first;
   const std::ptrdiff_t row_values = std::ptrdiff_t{args.heads} * args.dims;
   launch.queries = reinterpret_cast<const std::byte*>(args.q);

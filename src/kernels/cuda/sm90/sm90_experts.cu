@@ -26,7 +26,7 @@ struct ActivateAndRound {
   static constexpr int kThreads = 1;
   ActivationValues values;
   std::uint16_t* to;
-  int pieces;  // pieces of a row
+  int pieces;  // eights of values of a row
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
     const int row = team.index / pieces, first = team.index % pieces * 8;
@@ -73,7 +73,7 @@ struct InnerRows {
 
 struct Work {
   PairLists lists{};
-  std::uint16_t* x;  // used if the op's rows are not in the kernels' form
+  std::uint16_t* x;  // used if the op's rows are not in a form that the kernels read
   InnerRows routed, shared;
   float *outputs, *shared_out;
 
@@ -120,7 +120,7 @@ class StripExperts {
 
   // other: if not null it is y, with the results of other kernels: the shared expert's output, or the slots' sum.
   void run(const Exec& exec, const float* other) {
-    int piece = args_.rows;  // rows at once
+    int piece = args_.rows;  // rows of one pass
     while (piece > 1 && work_bytes(piece) > cuda_ops::workspace_bytes(exec)) piece = (piece + 1) / 2;
     for (int first = 0; first < args_.rows; first += piece) {
       run(exec, first, std::min(piece, args_.rows - first), other);
@@ -129,7 +129,7 @@ class StripExperts {
 
  private:
   std::size_t work_bytes(int rows) const {
-    if (streams_experts(args_, rows)) return 0;  // checked by that kernel
+    if (streams_experts(args_, rows)) return 0;  // stream_experts() checks its own memory
     if (tiles_experts(args_, rows)) return tile_bytes(rows);
     Carver carver(nullptr);
     const Work work(args_, shared_, rows, cuda_ops::groups_of(args_, rows, group_rows(args_, rows)), !x_.in_place(),
@@ -153,7 +153,7 @@ class StripExperts {
     }
     const std::ptrdiff_t at = std::ptrdiff_t{first} * columns_;
     const float* of_others = other != nullptr ? other + at : nullptr;
-    const bool alone = args_.slots == 0 && other == nullptr;  // no output of strips is -0: there is nothing to add
+    const bool alone = args_.slots == 0 && other == nullptr;  // then y needs no sum: products of strips are never -0
     if (shared_ != nullptr) {
       multiply(exec, *shared_, behind(rows, work_bytes(rows)), x, nullptr, work.shared,
                alone ? args_.y + at : work.shared_out);
@@ -205,7 +205,7 @@ class StripExperts {
   // Experts with many rows each.
   struct TileWork {
     PairLists lists;
-    std::uint16_t *x, *m, *whole;  // InnerRows
+    std::uint16_t *x, *m, *whole;  // x; m and whole as in InnerRows
     float* outputs;
 
     TileWork(const ExpertsArgs& args, int rows, int groups, bool stages, Carver& carver) {
@@ -306,7 +306,7 @@ class StripExperts {
 
   const ExpertsArgs& args_;
   const ExpertWeights* shared_;
-  int columns_;  // columns of y
+  int columns_;  // the columns of y
   StagedRows x_{};
 };
 
@@ -333,7 +333,7 @@ void experts_with_fp8(const Exec& exec, const ExpertsArgs& args, bool routed_fp8
     fp8.slots = 0, fp8.experts = {};
   }
   (shared_fp8 ? others : fp8).shared = nullptr;
-  if (others.slots > 0 && in_strips(others.experts[0])) {  // these add to what is in y
+  if (others.slots > 0 && in_strips(others.experts[0])) {  // the experts in strips add to what is in y
     fp8_experts(exec, fp8, nullptr);
     return StripExperts(others, nullptr).run(exec, args.y);
   }

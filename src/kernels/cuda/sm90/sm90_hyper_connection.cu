@@ -35,7 +35,7 @@ constexpr int kMostTogether = 16, kOfThread = kMostTogether / 4, kMixes = 3;
 // warp has a stream, a thread three mixes of four rows, and the next rows are on their way meanwhile.
 template <int kRows>
 struct ExpandAndMix {
-  static constexpr int kThreads = 128, kChains = 96;  // a chain: a mix of a stream
+  static constexpr int kThreads = 128, kChains = 96;  // threads of a team; chains: one for each mix of each stream
   static constexpr bool kWaits = true;
   static constexpr int kPieces = kBlock / 4, kWeightStride = kPieces + 1, kStreamFloats = kBlock + 4;
   static constexpr bool kMany = kRows == kMostTogether;
@@ -47,7 +47,8 @@ struct ExpandAndMix {
   struct Shared {
     float4 weights[kChains * kWeightStride];
     Row z[kRows];
-    float4 post[2][kMany ? kRows : 1], comb[2][kMany ? kRows : 1][kN];  // for many rows: these and the next
+    // With many rows two of each: of these rows and of the next.
+    float4 post[2][kMany ? kRows : 1], comb[2][kMany ? kRows : 1][kN];
   };
   // Values of rows t / 32 + 4 i, dims 4 (t % 32) and on.
   struct Ahead {
@@ -55,7 +56,7 @@ struct ExpandAndMix {
   };
   const float *fn[2], *y, *post, *comb;
   float *x, *sums;
-  const std::int32_t* only;  // the rows of x; null: all
+  const std::int32_t* only;  // the numbers of the rows of x; null: all rows
   int rows, dim, mixes, first_mixes, groups;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
@@ -171,7 +172,7 @@ struct ExpandAndMix {
             reinterpret_cast<const float4*>(y + static_cast<std::ptrdiff_t>(row) * dim + block * kBlock)[t % 32];
       }
     }
-    const int r = t / 8, piece = t % 8;  // row and piece of post and comb
+    const int r = t / 8, piece = t % 8;  // the row, and which part of its post and comb
     if (y == nullptr || piece > kN || first + r >= rows) return;
     if (piece == kN) {
       cuda_ops::copy_16(&shared.post[buffer][r], post + (first + r) * kN);
@@ -303,13 +304,13 @@ SLUICE_DEVICE void meet(int barrier, int threads) {
 // `pre`, collapse the streams and norm the result.
 //
 // Its time is latency, a third of it that of instructions and weights, which the products before have driven out of all
-// caches. So it runs once for nothing, on whatever its shared memory holds and without a store, while the kernels ahead
-// still work.
+// caches. So a team rehearses: it runs once on whatever its shared memory holds and without a store, while the kernels
+// ahead still work.
 struct FinishAndNorm {
   static constexpr int kNormThreads = 256, kThreads = 32 + kNormThreads;
   static constexpr bool kWaits = true;
   HcLeaveEnterArgs args;
-  float* pairs;  // the normed row as bf16; may be null
+  float* pairs;  // where the normed row goes as bf16; null: not wanted
   const float *base, *scale, *sums;
   int mixes;
   bool head, gathers;  // gathers: row i is only[i] of x
@@ -352,7 +353,8 @@ struct FinishAndNorm {
 
   SLUICE_DEVICE void coefficients(int row, int lane, const float* of_blocks, int blocks, float* pre, bool real) const {
     const bool of_squares = lane == 31;
-    const float* mine = of_blocks + (of_squares ? kSquares : min(lane, mixes - 1));  // lanes read different banks
+    // The lanes read different banks.
+    const float* mine = of_blocks + (of_squares ? kSquares : min(lane, mixes - 1));
     float sum = 0.0F;
 #pragma unroll 32
     for (int b = 0; b < blocks; ++b) sum += mine[b * kSums];
@@ -488,7 +490,8 @@ void enter(const Exec& exec, HcLeaveEnterArgs args, int begin, int end, bool exp
   constexpr int kAlone = 5, kMany = 512;
   rows <= kAlone ? mix(ExpandAndMix<1>{}) : rows < kMany ? mix(ExpandAndMix<4>{}) : mix(ExpandAndMix<kMostTogether>{});
   const std::size_t floats_of_team = static_cast<std::size_t>((kN + 1) * dim) + row_floats(dim) + 8;
-  constexpr int kRehearsed = 32;  // at most this many rows: each has a multiprocessor and waits for the kernels ahead
+  // At most this many rows are rehearsed: each has a multiprocessor and waits for the kernels ahead.
+  constexpr int kRehearsed = 32;
   cuda_ops::launch(exec, rows,
                    FinishAndNorm{args, pairs, base, scale, sums, mixes, mixes == kN, gathers, rows <= kRehearsed},
                    floats_of_team * sizeof(float));

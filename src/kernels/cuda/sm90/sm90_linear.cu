@@ -21,7 +21,7 @@ using cuda_ops::Team;
 struct StageRows {
   static constexpr int kThreads = 1, kMost = kMostStripProducts;
   Staging all[kMost];
-  std::int32_t begin[kMost];  // the first team of each
+  std::int32_t begin[kMost];  // the first team of each entry of `all`
   std::int32_t count = 0;
 
   SLUICE_DEVICE void operator()(const Team<kThreads>& team) const {
@@ -119,7 +119,7 @@ class StagedJobs {
   struct Job {
     const StripJob* job;
     StagedRows rows;
-    std::ptrdiff_t place = -1;  // in values of a row of all that is staged
+    std::ptrdiff_t place = -1;  // its place in a staged row, in values; -1: not staged
   };
 
   void run(const Exec& exec, int first, int rows) {
@@ -127,7 +127,7 @@ class StagedJobs {
         row_values_ > 0 ? cuda_ops::workspace(exec, static_cast<std::size_t>(rows) * row_values_ * 2) : nullptr;
     std::vector<StripProduct> products;
     std::vector<Staging> stagings;
-    std::ptrdiff_t staged = 0;  // places before it are
+    std::ptrdiff_t staged = 0;  // values of a staged row that are already staged
     for (const Job& job : jobs_) {
       const StagedRows from = job.rows.from(first);
       StripProduct product = strip_product(*job.job->weight, job.job->y + first * job.job->ldy, job.job->ldy);
@@ -168,7 +168,7 @@ class StagedJobs {
 }  // namespace
 
 bool in_strips(const LinearWeight& weight) {
-  const InputForm form = weight.input_form();  // only MXFP4 is in strips with either form
+  const InputForm form = weight.input_form();  // in strips MXFP4 multiplies kBf16 or kFp8, others kBf16 only
   const bool rounds = form == InputForm::kFp8 && weight.view().format == WeightFormat::kMxfp4;
   return (form == InputForm::kBf16 || rounds) && StripLinear::takes(weight.view());
 }
@@ -287,7 +287,7 @@ void project(const Exec& exec, const ProjectArgs& args) {
   std::vector<LinearJob> jobs;
   composed::products_of(args, jobs);
   std::vector<Rounded> rounded;
-  ProjectArgs left = args;  // with the forms that are still to be made
+  ProjectArgs left = args;  // args with only the forms that their kernels do not make
   for (Product& product : std::span(left.products.data(), static_cast<std::size_t>(args.count))) {
     float*& form = product.y.forms[static_cast<std::size_t>(InputForm::kBf16)];
     const bool here = rounds(args.rows, product);

@@ -51,7 +51,7 @@ struct StagedRows {
   const std::int32_t* x_rows;
   int in;
   bool prepared;
-  bool rounds = false;  // floats become the values of InputForm::kFp8, not the nearest of bf16
+  bool rounds = false;  // floats are rounded to the values of InputForm::kFp8 instead of the nearest bf16
 
   bool operator==(const StagedRows&) const = default;
   SLUICE_HD int padded() const { return (in + kCellInputs - 1) / kCellInputs * kCellInputs; }

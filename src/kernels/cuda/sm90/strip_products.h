@@ -42,7 +42,7 @@ struct StripRows {
   int rows = 0, group_count = 0;
   int kernel_rows = kManyRows;
   Cut cut = Cut::kAny;
-  std::size_t workspace_used = SIZE_MAX;  // its first bytes are in use; products need the others for segments
+  std::size_t workspace_used = SIZE_MAX;  // bytes at the start that are in use; products need the rest for segments
 
   static StripRows of(int rows) {
     return {.rows = rows,
@@ -78,7 +78,7 @@ struct StripLaunch {
 struct StripTile {
   const StripProduct* product;
   RowGroup group;
-  int index;  // its number among the teams of its rows
+  int index;  // the tile's number among the teams with the same rows
 };
 
 // Returns the tile of team `team`. The teams of each product are those of its first rows, then of the next; a team has
@@ -93,7 +93,7 @@ SLUICE_DEVICE StripTile strip_tile(const StripLaunch& launch, int team, int stri
     cuda_ops::wait_for_kernels();
     tile.group = product.groups[at / teams];
     tile.index = at % teams;
-  } else {  // tiles of the same strips come together, so that their weights are read from memory once
+  } else {  // tiles of the same strips are next to each other, so that their weights are read from memory once
     const int row_tiles = (launch.rows + launch.tile_rows - 1) / launch.tile_rows;
     tile.group.first = at % row_tiles * launch.tile_rows;
     tile.group.rows =

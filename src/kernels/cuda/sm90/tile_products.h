@@ -23,14 +23,14 @@ struct TileLaunch {
   StripProduct products[kMostStripProducts];  // kInner: gate, up
   std::int32_t first_tile[kMostStripProducts];
   std::int32_t count, rows, tiles;
-  const std::int32_t* groups;  // its first group, and the end of its groups; null: the products have none
+  const std::int32_t* groups;  // the launch's first group, and the end of its groups; null: products without groups
   // The launch before reads memory that this one also reads, and has waited for it. So this one waits only at its end,
   // and its first tiles run together with the last ones of that launch. It reads past the first cache, which may be
   // older.
   bool follows;
   // kInner:
   std::uint16_t* m;      // [rows, out] bf16
-  const float* weights;  // null: 1
+  const float* weights;  // the factor of each row of m; null: 1
   Activation activation;
 };
 
@@ -42,7 +42,7 @@ struct TileProducts {
   static constexpr bool kWaits = true, kStartsNext = true;
   static constexpr bool kInner = kOutput == TileOutput::kInner, kExchanges = kInner && kStrips == 1;
   static constexpr int kWarps = 8, kCopiedStrips = kWarps * kStrips, kTileStrips = kCopiedStrips / (kInner ? 2 : 1);
-  static constexpr int kChunkCells = 4 / Cell<kKind>::kWords;  // 2,048 bytes of a strip, then their scales
+  static constexpr int kChunkCells = 4 / Cell<kKind>::kWords;  // a chunk is 2,048 bytes of a strip, then their scales
   static constexpr int kScaleBytes = kKind == StripKind::kMxfp4 ? 128 : kKind == StripKind::kFp8 ? 32 : 0;
   static constexpr int kStripBytes = 2048 + kScaleBytes, kChunkBytes = kCopiedStrips * kStripBytes;
   static constexpr int kRowStageBytes = kRows * 128;
@@ -50,7 +50,8 @@ struct TileProducts {
   static constexpr int kExchangeBytes = kExchanges ? kWarps * 32 * kRows : 0;
   static constexpr int kMostStages = (220 * 1024 - kChunks * kChunkBytes - kExchangeBytes) / kRowStageBytes;
   static constexpr int kStages = kMostStages < 10 ? kMostStages : 10;
-  static constexpr int kRowsThreads = 128, kCopies = (kRows + 15) / 16;  // copies of 16 bytes, for a thread and stage
+  // Threads that copy rows; 16-byte copies of a thread for each stage.
+  static constexpr int kRowsThreads = 128, kCopies = (kRows + 15) / 16;
   static constexpr int kSums = kRows / 2;
   // Registers of a thread, which the groups hand to each other: a block starts with 168 for each, and waits forever for
   // more than they have together.
@@ -65,7 +66,7 @@ struct TileProducts {
 
   struct Tile {
     const StripProduct* product;
-    const std::byte* data[2];  // the weight; kInner: gate and up
+    const std::byte* data[2];  // the packed weight; for kInner those of gate and up
     int first, rows, strip;    // the first row and strip
   };
   // Returns the number of tiles before a group's.
@@ -168,7 +169,7 @@ struct TileProducts {
   SLUICE_DEVICE void fill(const Rings& at, int index, int count) const {
     const int thread = static_cast<int>(threadIdx.x) - 256;
     const int copied = copied_by(thread);
-    bool started = launch.groups == nullptr;  // all stages of weights are started
+    bool started = launch.groups == nullptr;  // true if the copies of all stages of weights were started
     int stage = 0, stage_parity = 1, chunk = 0, chunk_parity = 1;
     const std::uint32_t to = at.rows(0) + thread / 8 * 128 + (thread % 8 ^ thread / 8 % 8) * 16;
     for (; index < count; index += gridDim.x) {
@@ -176,7 +177,7 @@ struct TileProducts {
       const StripProduct& product = *of.product;
       const StripLinear& w = product.weight;
       const int rows = of.rows;
-      std::uint32_t from[kCopies];  // in pieces
+      std::uint32_t from[kCopies];  // offsets of the rows' pieces in x, in units of 16 bytes
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
         const int r = thread / 8 + 16 * i, row = of.first + (r < of.rows ? r : 0);
@@ -195,7 +196,7 @@ struct TileProducts {
         }
         wait_phase(at.rows_free(stage), stage_parity);
 #pragma unroll
-        for (int i = 0; i < kCopies; ++i) {  // the results of columns without a row are not stored
+        for (int i = 0; i < kCopies; ++i) {  // columns without a row keep old values: their results are not stored
           if (thread / 8 + 16 * i < rows) {
             copy_piece(to + stage * kRowStageBytes + i * 2048, x + from[i] + cell * 8);
           }
@@ -225,8 +226,10 @@ struct TileProducts {
       scales_at = cell / w.scale_cells * 16;
       scale_bytes = (cell + cells - 1) / w.scale_cells * 16 + 16 - scales_at;
     }
-    if constexpr (kKind == StripKind::kMxfp4) bytes = kFp4PieceBytes;                    // its scales follow it
-    if (copied == 0) arrive_and_expect(barrier, kCopiedStrips * (bytes + scale_bytes));  // before or after others copy
+    // A chunk is one piece, which includes its scales.
+    if constexpr (kKind == StripKind::kMxfp4) bytes = kFp4PieceBytes;
+    // Other lanes may start their copies earlier or later.
+    if (copied == 0) arrive_and_expect(barrier, kCopiedStrips * (bytes + scale_bytes));
     if (copied == kCopiedStrips) return;
     const std::uint32_t at = to + copied * kStripBytes;
     const auto cell_at = kKind == StripKind::kMxfp4 ? fp4_cell_at(cell) : static_cast<std::size_t>(cell) * w.cell_bytes;
@@ -274,8 +277,8 @@ struct TileProducts {
       }
       int segment = 0, left = w.segment_cells, in_chunk = 0;
       bool add = false;
-      [[maybe_unused]] float scales[2] = {1.0F, 1.0F};  // the segment's scales
-      std::uint32_t a[4][2][4];                         // for groups of two steps, two of them for each strip
+      [[maybe_unused]] float scales[2] = {1.0F, 1.0F};  // the scales of the segment
+      std::uint32_t a[4][2][4];                         // fragments: two buffers of two steps for each strip
       for (int cell = 0; cell < w.cells; ++cell) {
         if constexpr (kKind == StripKind::kFp8Scaled) {
           if (!add) take_scales(of, w, warp, lane, segment, scales);
@@ -283,9 +286,10 @@ struct TileProducts {
         if (in_chunk == 0) wait_phase(at.chunk_full(chunk), chunk_parity);
         [[maybe_unused]] Cell<kKind> cells[kStrips];
         const std::uint32_t strips_at = at.chunk(chunk) + warp * kStrips * kStripBytes;
-        const int block = w.scale_cells == 1 ? in_chunk : 0;  // else scale_cells is even
+        const int block = w.scale_cells == 1 ? in_chunk : 0;  // otherwise scale_cells is even, so a chunk has one scale
+        // Cells of bf16 need no decoding: they are loaded when they are multiplied.
 #pragma unroll
-        for (int s = 0; s < kStrips && kKind != StripKind::kBf16; ++s) {  // bf16 cells are loaded when they are needed
+        for (int s = 0; s < kStrips && kKind != StripKind::kBf16; ++s) {
           take(cells[s], strips_at + s * kStripBytes, in_chunk, block, lane);
         }
         wait_phase(at.rows_full(stage), stage_parity);
@@ -295,7 +299,7 @@ struct TileProducts {
 #pragma unroll
           for (int s = 0; s < kStrips; ++s) {
             std::uint32_t(&own)[2][4] = a[kHalf * kStrips + s];
-            wait_group<2 * kStrips - 1>();  // the group that had these registers has ended
+            wait_group<2 * kStrips - 1>();  // waits until the products that read these registers have ended
             if (kHalf == 1 && s == kStrips - 1 && cell > 0)
               release(at.rows_free(stage == 0 ? kStages - 1 : stage - 1), lane);
             if constexpr (kKind == StripKind::kBf16) {
@@ -367,7 +371,7 @@ struct TileProducts {
       for (int e = 0; e < 2; ++e) {
         if (8 * i + first + e >= of.rows) continue;
         float* to = y + e * product.ldy;
-        if (has[0]) to[0] = sums[4 * i + e] + 0.0F;  // sums of a segment
+        if (has[0]) to[0] = sums[4 * i + e] + 0.0F;  // y = segment + 0, since y begins at 0
         if (has[1]) to[8] = sums[4 * i + 2 + e] + 0.0F;
       }
     }
@@ -382,8 +386,9 @@ struct TileProducts {
     const auto place = [&](int of_warp, int piece) {
       return at.base + Rings::kExchangeAt + static_cast<std::uint32_t>(((of_warp * kPieces + piece) * 32 + lane) * 16);
     };
+    // The sums that the other warp gets.
 #pragma unroll
-    for (int i = 0; i < kHalf; ++i) gate[i] = second ? total[i] : total[kHalf + i];  // the sums to give
+    for (int i = 0; i < kHalf; ++i) gate[i] = second ? total[i] : total[kHalf + i];
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       asm volatile("st.shared.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(place(warp, i)), "f"(gate[4 * i]),
@@ -398,7 +403,7 @@ struct TileProducts {
                    : "r"(place(second ? pair : warp + kTileStrips, i))
                    : "memory");
     }
-    meet(pair);  // before the next tile's are written
+    meet(pair);  // waits before the next tile's sums are written
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
       gate[i] = second ? up[i] : total[i];

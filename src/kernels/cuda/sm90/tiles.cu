@@ -56,7 +56,7 @@ struct AddSegments {
     const float* sums;  // [segments][rows][out]
     float* y;
     std::ptrdiff_t ldy;
-    std::int32_t out, first;  // the first thread
+    std::int32_t out, first;  // the number of outputs; the product's first thread
   };
   Product products[kMostStripProducts];
   std::int32_t count, rows, segments;
@@ -66,7 +66,7 @@ struct AddSegments {
     while (i + 1 < count && team.index >= products[i + 1].first) ++i;
     const Product& product = products[i];
     const int at = team.index - product.first, apart = rows * product.out;
-    float of[kMostSegments];  // all on their way at once
+    float of[kMostSegments];  // all loads are under way at once
 #pragma unroll
     for (int s = 0; s < kMostSegments; ++s) {
       if (s < segments) of[s] = __ldcg(product.sums + s * apart + at);
