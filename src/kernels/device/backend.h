@@ -21,7 +21,7 @@ struct BackendProfile {
   std::string_view name = {};
   std::string_view compute_dtype = {};  // from --compute-dtype; empty: all that no line before it names
   const OpTable& (*ops)() = nullptr;    // null: the CPU's
-  // The way in which these ops want weights packed, and the name of that form; null: as the kernels of --isa do.
+  // The packing that these ops want, and its name; null: the packing of the kernels of --isa.
   const LinearPacking& (*packing)() = nullptr;
   const char* packing_name = nullptr;
   // Checks, before any op, that the device has the profile and that its kernels agree with each other; null: no check
@@ -30,7 +30,7 @@ struct BackendProfile {
 };
 
 struct DeviceOptions {
-  int number = 0;         // which of several devices
+  int number = 0;         // the number of the device, if there are several
   bool graphs = true;     // --cuda-graphs
   bool of_group = false;  // it is one of several ranks: kernels of one may wait for another's
 };
@@ -39,8 +39,9 @@ struct Backend {
   std::string_view name;      // the name in --device
   std::string_view machines;  // the machines that its kernels run on, for messages: "CPUs"
   std::span<const BackendProfile> profiles;
-  bool numbered = false;           // NAME:N is a name, too
-  bool (*is_present)() = nullptr;  // tells in microseconds if open() may succeed; null: --device auto skips it
+  bool numbered = false;  // NAME:N is a name, too
+  // Returns in microseconds whether open() may succeed; null: --device auto skips the backend.
+  bool (*is_present)() = nullptr;
   // Opens a device; gives null if there is nothing to open: the CPU itself (cpu_device()).
   Result<std::unique_ptr<Device>> (*open)(const DeviceOptions& options);
   // Connects opened devices, in this order, as the ranks of a group; they must outlive the exchange. `limit`: how long

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kRounds = 100'000;
 constexpr int kTileRounds = 10'000;
-constexpr int kChains = 12;  // enough to hide the latency of an instruction on two ports
+constexpr int kChains = 12;  // independent chains, enough to hide the latency of an instruction on two ports
 
 // Keeps results that are not used, so that the compiler computes them.
 volatile double sink;
@@ -97,7 +97,7 @@ __attribute__((target("avx2"))) void int8_pairs_avx2() {
 #pragma GCC unroll 12
     for (auto& a : acc) {
       __m256i products = x;
-      asm volatile("" : "+x"(products));  // the products of this round, not of the one before
+      asm volatile("" : "+x"(products));  // makes the compiler compute the products again in each round
       a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(products, x), ones));
     }
   }
@@ -196,7 +196,7 @@ double Peaks::of(InputForm inputs) const {
     case InputForm::kF32:
       return f32;
     case InputForm::kBf16:
-    case InputForm::kFp8:  // exact in bf16
+    case InputForm::kFp8:  // kFp8's values are exact in bf16
     case InputForm::kFp8Blocks:
       return std::max(f32, bf16_dot);
     case InputForm::kInt8:

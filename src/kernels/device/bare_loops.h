@@ -20,7 +20,7 @@ namespace sluice {
 enum class BareKind { kF32, kBf16Dot, kInt8, kTiles };
 
 struct BareLoop {
-  void (*run)() = nullptr;  // a fraction of a millisecond; null: there is no such instruction
+  void (*run)() = nullptr;  // runs for a fraction of a millisecond; null: the machine lacks the instruction
   double operations = 0;    // in one run; a multiply-add counts as two
 };
 BareLoop bare_loop(BareKind kind, const CpuFeatures& features = cpu_features());
@@ -32,10 +32,12 @@ void read_lines(const std::byte* from, std::size_t bytes);
 struct Peaks {
   double f32 = 0, bf16_dot = 0, int8 = 0, tiles = 0;
 
-  // The peak of the fastest instruction that gives the bits of products with such inputs (docs/dev/numerics.md).
+  // Returns the peak of the fastest instruction that gives the exact bits of products with these inputs
+  // (docs/dev/numerics.md).
   double of(InputForm inputs) const;
 };
-// Measures this thread with what `features` allow: the best of some tries in turn, 20 ms in all and 50 at most.
+// Measures the calling thread with the instructions that `features` allow. It returns the best of some tries, which
+// take about 20 ms in all, and 50 ms at most.
 Peaks thread_peaks(const CpuFeatures& features);
 // The features that the kernels of `table` may use.
 const CpuFeatures& features_of(const KernelTable& table);

@@ -21,11 +21,11 @@ enum class CpuFeature : std::uint8_t {
   kAvx512Vbmi,         // permutations of bytes: Ice Lake, Zen 4 and later
   kBf16Dot,            // AVX-512 BF16
   kAmx,                // AMX tiles and their integer products, if the system grants the process the tiles
-  kAmxBf16,            // the tiles' products of bf16
+  kAmxBf16,            // AMX's products of bf16 tiles
   kFastBf16Dot,        // the bf16 dot beats the f32 multiply-adds that give its bits: timed for a millisecond
   kReadsAhead,         // weights come faster from memory when prefetched, two tiles at once: Intel
   kScalesByExponents,  // scales cost less as integers added to exponents than as multiplications: AMD
-  kEmulatedTiles       // products of bf16 on tiles of plain C++, for tests: never by itself
+  kEmulatedTiles       // bf16 products on tiles emulated in C++, for tests; never detected
 };
 inline constexpr int kCpuFeatures = 12;
 
@@ -38,11 +38,11 @@ class CpuFeatures {
   constexpr bool has(CpuFeature feature) const { return (bits_ & bit(feature)) != 0; }
   constexpr bool has_all(CpuFeatures features) const { return (features.bits_ & ~bits_) == 0; }
   constexpr CpuFeatures with(CpuFeature feature) const { return CpuFeatures(bits_ | bit(feature)); }
-  // The set without the feature and all that build on it.
+  // Returns the set without the feature and the features that build on it.
   CpuFeatures without(CpuFeature feature) const;
   // The best level of --isa: "avx512vbmi", "avx512", "avx2" or "scalar".
   const char* level() const;
-  std::string text() const;  // "avx2 avx512 vnni"
+  std::string text() const;  // the names, as in "avx2 avx512 vnni"
   friend constexpr bool operator==(CpuFeatures, CpuFeatures) = default;
   friend constexpr auto operator<=>(CpuFeatures, CpuFeatures) = default;
 

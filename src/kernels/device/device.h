@@ -49,7 +49,7 @@ class DeviceMemory {
   }
   ~DeviceMemory();
 
-  std::byte* data() const { return data_; }  // an address of the device; aligned to 256 bytes
+  std::byte* data() const { return data_; }  // the address in the device's memory, aligned to 256 bytes
   std::size_t size() const { return size_; }
 
  private:

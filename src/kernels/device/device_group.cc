@@ -99,7 +99,7 @@ void DeviceGroup::work(int rank) {
     lock.unlock();
     device(rank).make_current();
     of_rank(rank);
-    device(rank).mark();  // work that rank 0 may wait for is not held back
+    device(rank).mark();  // starts a batch's work that is held back, as rank 0 may wait for it
     lock.lock();
     if (--running_ == 0) changed_.notify_all();
   }
@@ -120,7 +120,7 @@ Result<DeviceMemory> DeviceGroup::map(std::size_t bytes, std::string_view what) 
 }
 
 void DeviceGroup::unmap(std::byte* data, std::size_t /*bytes*/) {
-  wait();  // until all ranks are done, before the first one's memory goes
+  wait();  // waits until all ranks are done, before the first rank's memory is freed
   maps_.erase(data);
 }
 

@@ -44,8 +44,8 @@ class DeviceGroup final : public Device {
   Device& device(int rank) { return *devices_[static_cast<std::size_t>(rank)]; }
   // Returns the Exec of a rank's ops: like `exec`, whose device is the group.
   Exec rank_exec(const Exec& exec, int rank) const;
-  // The place on a rank of an address of the group. An address that the group has not mapped (null, the host's) stays
-  // as it is.
+  // Returns the rank's address that corresponds to an address of the group. An address that the group has not mapped
+  // (null, the host's) stays as it is.
   template <class T>
   T* of(int rank, T* address) const {
     return reinterpret_cast<T*>(

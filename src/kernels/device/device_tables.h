@@ -15,7 +15,7 @@ class DeviceTables {
  public:
   struct Capacity {
     int rows = 0;                                    // most rows of a step, and so most spans
-    std::size_t latent_pages = 0, window_pages = 0;  // in all of a step's lists together
+    std::size_t latent_pages = 0, window_pages = 0;  // most pages in all lists of a step together
   };
   // Fails with kResourceExhausted if the device lacks the memory.
   Status reserve(Device& device, const TableShape& shape, const Capacity& capacity);
@@ -28,7 +28,7 @@ class DeviceTables {
   const T* put(std::size_t place, const T* values, std::size_t count);
 
   Device* device_ = nullptr;
-  std::vector<std::size_t> offsets_;  // where the arrays begin, in the order of upload()
+  std::vector<std::size_t> offsets_;  // offsets of the arrays, in the order of upload()
   DeviceMemory memory_;
   std::vector<ByteMove> moves_;
   StepTables tables_;

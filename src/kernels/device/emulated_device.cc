@@ -17,7 +17,8 @@ namespace sluice {
 namespace {
 
 constexpr std::byte kPoison{0xA5};
-constexpr int kDelayPart = 16, kProtectionPart = 32;  // the parts of a device's time that may go there
+// At most 1/16 of the device's time may go to delays, and 1/32 to protection.
+constexpr int kDelayPart = 16, kProtectionPart = 32;
 
 void move_bytes(std::span<const ByteMove> moves) {
   for (const ByteMove& move : moves) {
@@ -80,7 +81,7 @@ Result<DeviceMemory> EmulatedDevice::map(std::size_t bytes, std::string_view wha
   wait();  // the worker protects what is mapped
   const MutexLock lock(mutex_);
   maps_[static_cast<std::byte*>(data)] = mapped;
-  if (accessible_) protect(true);  // the new map, too
+  if (accessible_) protect(true);  // protects the new map, too
   return DeviceMemory(this, static_cast<std::byte*>(data), bytes);
 }
 

@@ -77,8 +77,8 @@ class EmulatedDevice final : public Device {
   bool affords(int part, Clock::duration spent) const;
 
   mutable Mutex mutex_;
-  Condition changed_;  // the queue changed
-  Condition reached_;  // the wanted mark is reached
+  Condition changed_;  // notified when the queue has changed
+  Condition reached_;  // notified when the wanted mark is reached
   std::deque<Work> queue_ SLUICE_GUARDED_BY(mutex_);
   Work held_ SLUICE_GUARDED_BY(mutex_);  // the op enqueued last, until the next one is known; or none
   Mark enqueued_ SLUICE_GUARDED_BY(mutex_) = 0, done_ SLUICE_GUARDED_BY(mutex_) = 0;
@@ -92,8 +92,8 @@ class EmulatedDevice final : public Device {
   std::atomic<bool> broken_ = false;
   const Clock::time_point start_ = Clock::now();
   Clock::duration protecting_ SLUICE_GUARDED_BY(mutex_) = Clock::duration::zero();  // the time that protect() took
-  Clock::duration delayed_{};                                                       // the worker's alone
-  std::minstd_rand random_;                                                         // the worker's alone
+  Clock::duration delayed_{};                                                       // used by the worker only
+  std::minstd_rand random_;                                                         // used by the worker only
   std::thread worker_;
 };
 

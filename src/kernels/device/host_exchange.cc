@@ -53,7 +53,7 @@ void HostExchange::meet(int rank, std::uint64_t exchange, const void* mine,
   const std::uint64_t count = ++came_[me];
   if (all_came(count)) changed_.notify_all();
   if (!wait_for_all(lock, rank, count)) return;
-  // All ranks have come, and none goes on before all have read the values: from here on all do the same.
+  // All ranks have come, and none goes on before all have read the values. So all ranks come to the same result below.
   const auto other = std::ranges::find_if(exchange_, [&](std::uint64_t of) { return of != exchange; });
   if (other != exchange_.end()) {
     if (failure_.empty()) {

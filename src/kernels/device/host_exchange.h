@@ -41,8 +41,9 @@ class HostExchange final : public Exchange {
   const std::chrono::milliseconds limit_;
   mutable Mutex mutex_;
   Condition changed_;
-  std::vector<const void*> shown_ SLUICE_GUARDED_BY(mutex_);   // by rank
-  std::vector<std::uint64_t> came_ SLUICE_GUARDED_BY(mutex_);  // by rank: how often it came and took, twice an exchange
+  std::vector<const void*> shown_ SLUICE_GUARDED_BY(mutex_);  // by rank
+  // By rank: how often it came or took, twice for each exchange.
+  std::vector<std::uint64_t> came_ SLUICE_GUARDED_BY(mutex_);
   std::vector<std::uint64_t> exchange_ SLUICE_GUARDED_BY(mutex_);  // by rank
   std::string failure_ SLUICE_GUARDED_BY(mutex_);                  // empty: none
 };

@@ -26,9 +26,9 @@ std::vector<const KernelTable*> present_kernels();
 // scalar one is first, that of "auto" last.
 const std::vector<const KernelTable*>& every_path();
 
-// The level, which decides how weights are packed.
+// Returns the level, which decides how weights are packed.
 const char* isa_name(const KernelTable& table);
-// The level, and how the features differ from the machine's: "avx512vbmi -amx".
+// Returns the level and how the features differ from the machine's: "avx512vbmi -amx".
 const char* kernels_name(const KernelTable& table);
 
 // The kernels that this machine cannot run, so that no test runs them here, by the target that they are compiled for:
@@ -44,7 +44,7 @@ std::vector<AbsentKernels> absent_kernels();
 struct KernelRow {
   std::string entry{}, format{}, inputs{}, rows{};
   std::string kernel{};  // the function, in namespace sluice::cpu
-  std::string note{};    // when it runs, if that is unusual
+  std::string note{};    // when the function runs, if it does not always run
   friend auto operator<=>(const KernelRow&, const KernelRow&) = default;
 };
 std::vector<KernelRow> describe_kernels(const KernelTable& table);

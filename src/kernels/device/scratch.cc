@@ -7,7 +7,7 @@ namespace sluice {
 
 Status Scratch::take(Device& device) {
   std::size_t bytes = 0;
-  // Returns the place of this many floats.
+  // Reserves room for this many floats and returns its offset.
   const auto place = [&bytes](std::size_t floats) {
     constexpr std::size_t kAlignment = 256;
     const std::size_t at = bytes;
@@ -26,7 +26,7 @@ Status Scratch::take(Device& device) {
       }
     }
   };
-  place_all([](std::size_t) { return static_cast<std::byte*>(nullptr); });  // to find the sum
+  place_all([](std::size_t) { return static_cast<std::byte*>(nullptr); });  // a first pass that only adds up the bytes
   memory_ = DeviceMemory();
   SLUICE_ASSIGN_OR_RETURN(memory_, device.map(bytes, "the tensors of a step (--max-num-batched-tokens)"));
   place_all([this](std::size_t offset) { return memory_.data() + offset; });

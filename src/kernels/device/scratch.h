@@ -27,7 +27,7 @@ class ScratchTensor {
  public:
   float* floats(int rows) const { return at<float>(rows); }
   std::int32_t* ints(int rows) const { return at<std::int32_t>(rows); }
-  // Rows with memory for `forms`, which are among those that were asked for.
+  // Returns rows with memory for `forms`; these must be among the forms that were added.
   Rows rows(int rows, const InputForms& forms = {}) const {
     Rows found = contiguous_rows(floats(rows), static_cast<int>(columns_));
     for (const InputForm form : kPreparedForms) {

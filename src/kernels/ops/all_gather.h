@@ -20,7 +20,7 @@ namespace sluice {
 struct AllGatherArgs {
   int rows = 0;
   Rows from = {}, to = {};
-  bool forms_only = false;  // no reader reads the values of `to`
+  bool forms_only = false;  // the values of `to` are not read, only its forms
 };
 void all_gather(const Exec& exec, const AllGatherArgs& args);
 

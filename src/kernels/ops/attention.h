@@ -65,23 +65,24 @@ struct AttendArgs {
   int key_heads = 1;                  // divides heads
   const PlaneView* window = nullptr;  // [key_heads]; null: none
   int window_tokens = 0;
-  std::int32_t first_key = 0;         // no row of a plane before it is a key
+  std::int32_t first_key = 0;         // rows of a plane before this one are no keys
   const PlaneView* latent = nullptr;  // [key_heads]; null: none
   int tokens_per_row = 1;
   const std::int32_t* selected = nullptr;        // [rows, max_selected], ascending entries; null: all visible ones
   const std::int32_t* selected_count = nullptr;  // [rows]
   int max_selected = 0;
   int value_offset = 0;  // a multiple of 16
-  bool bf16 = false;     // see above; attend() clears it where rows are kF32
-  bool tiles = false;    // likewise; with bf16
+  bool bf16 = false;     // the order for bf16 above; attend() clears it if rows are kF32
+  bool tiles = false;    // the order of tiles above; only with bf16
   // Both faults are set by attend() from the Exec (kernels/device/exec.h). With this one, part 2 is two splits:
   // positions before the span's first one, and those from there on.
   bool fault_chunk_anchored_splits = false;
   int fault_future_entries = 0;
-  float* out = nullptr;     // [rows of the step, heads, value_dims]
-  Rotation out_rope = {};   // table null: none
-  Rows out_rows = {};       // `out` again, with the forms to make of it; values null: none
-  bool forms_only = false;  // only the forms of `out` are read afterwards, and q is not: no values need be left there
+  float* out = nullptr;    // [rows of the step, heads, value_dims]
+  Rotation out_rope = {};  // table null: none
+  Rows out_rows = {};      // `out` again, with the input forms to make of it; values null: no forms
+  // Only the forms of `out` are read afterwards, and q is not read: the values of both need not be valid then.
+  bool forms_only = false;
 };
 void attend(const Exec& exec, const AttendArgs& args);
 // The part of attend() between "Before" and "After".

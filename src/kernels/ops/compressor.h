@@ -40,10 +40,10 @@ struct CompressArgs {
   std::ptrdiff_t ld = 0;
   const float* ape = nullptr;  // [ratio, dim or 2 dim]
   const StepTables* step = nullptr;
-  // Open states: this compressor's part of the first one. A span reads the state state_in and writes the states
-  // states_after of its rows.
+  // The first open state; the address of this compressor's part in it. A span reads the state state_in and writes the
+  // states states_after of its rows.
   std::byte* states = nullptr;
-  std::size_t state_bytes = 0;  // from one state to the next
+  std::size_t state_bytes = 0;  // bytes from one state to the next
   float* pooled = nullptr;      // [closed windows of the ratio, dim], in the order of StepTables::closed
   // Each page of StepTables::boundary_pages receives the first accumulator, [3, dim], after the block's last token, as
   // row 0 of its part of this plane. Null: not wanted.

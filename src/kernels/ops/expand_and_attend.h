@@ -41,13 +41,13 @@ struct ExpandAndAttendArgs {
   float* out = nullptr;  // [rows of the step, heads, value_dims]
 
   int rotary() const { return latent->format.dims - rank; }
-  // The number of heads that are expanded at a time, which take about 16 MiB.
+  // Most floats of the heads that are expanded at a time: 16 MiB.
   static constexpr std::int64_t kMostFloats = std::int64_t{1} << 22;
   static int heads_at_once(int heads, int keys, int key_dims, int value_dims) {
     const std::int64_t head = std::int64_t{keys} * expanded_row_floats(key_dims, value_dims);
     return static_cast<int>(std::clamp<std::int64_t>(kMostFloats / head, 1, heads));
   }
-  // The floats of `expanded` for at most this many keys.
+  // Returns the floats of `expanded` for at most this many keys.
   static std::int64_t expanded_floats(std::int64_t heads, std::int64_t keys, int key_dims, int value_dims) {
     const std::int64_t head = keys * expanded_row_floats(key_dims, value_dims);
     return std::min(heads * head, std::max(head, kMostFloats));

@@ -63,7 +63,7 @@ std::string short_kernel_name(const std::string& name) {
   std::string text = demangled(name);
   constexpr std::string_view kRun = "run_teams<";
   std::size_t begin = text.find(kRun), end = 0;
-  if (begin != std::string::npos) {  // its first argument
+  if (begin != std::string::npos) {  // keeps only its first argument
     begin += kRun.size(), end = begin;
     for (int depth = 0; end < text.size(); ++end) {
       const char c = text[end];

@@ -42,7 +42,7 @@ LinearWeight LinearWeight::make(const WeightView& view, InputForm wanted, Linear
     pack_linear_weight(from.pool, *packing, view, weight.packed_.data());
   }
   weight.packed_at_ = packing != nullptr ? weight.packed_.data() : from.packed;
-  if (packing == nullptr || from.of_view.size() > 0) weight.view_.data = nullptr;  // its bytes may be gone
+  if (packing == nullptr || from.of_view.size() > 0) weight.view_.data = nullptr;  // the view's bytes may be freed
   return weight;
 }
 

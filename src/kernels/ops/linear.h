@@ -54,10 +54,10 @@ struct LinearPacking;
 
 // Where a weight's copy comes from, in the form that its kernels want. Without `packing` and `packed` there is none.
 struct LinearBytes {
-  const LinearPacking* packing = nullptr;  // makes the copy
-  ThreadPool* pool = nullptr;              // threads that make it; null: the calling one
-  bool when_used = false;                  // the kernels make it instead, a part at a time when they need it
-  AlignedBytes of_view = {};               // the view's bytes; kept if the kernels read them where they lie
+  const LinearPacking* packing = nullptr;  // the packing that makes the copy
+  ThreadPool* pool = nullptr;              // the threads that make the copy; null: the calling thread
+  bool when_used = false;                  // the kernels make it instead, a part at a time, when they use it
+  AlignedBytes of_view = {};               // the view's bytes, kept by the weight if the kernels do not pack it
   // The copy, if pack_linear_weight() made it before. It outlives the weight; the bytes in the checkpoint need not.
   const std::byte* packed = nullptr;
   std::size_t packed_bytes = 0;
@@ -154,7 +154,7 @@ inline void linear(const Exec& exec, int rows, std::span<const LinearJob> jobs) 
   linear(exec, LinearArgs{rows, jobs});
 }
 
-// The form in which the kernels of a device, or of an instruction set, want a weight. It is made on the host. Thread
+// A way to pack weights for the kernels of a device or of an instruction set. Packing is work of the host. Thread
 // safety: pack() of different outputs by any threads at once.
 struct LinearPacking {
   // Returns the bytes of the packed form of `view`; 0: its kernels work on the view itself.

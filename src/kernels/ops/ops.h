@@ -28,7 +28,7 @@
 
 namespace sluice {
 
-// op, its arguments
+// name of the op, type of its arguments
 #define SLUICE_COMPOSED_OPS(X)              \
   X(hc_leave_enter, HcLeaveEnterArgs)       \
   X(add_norm, AddNormArgs)                  \
@@ -49,7 +49,7 @@ namespace sluice {
 
 struct OpTable {
   const char* device;
-  const PartTable* parts;  // null: another table, which has parts, does the composed ops
+  const PartTable* parts;  // null: another table, which has the parts, does the composed ops
   ExpertsSupport experts_support = {};
 #define SLUICE_OP(op, Args) void (*op)(const Exec& exec, const Args& args);
   SLUICE_OPS(SLUICE_OP)

@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-// part, its arguments
+// name of the part, type of its arguments
 #define SLUICE_PARTS(X)                  \
   X(rms_norm, RmsNormArgs)               \
   X(layer_norm, LayerNormArgs)           \

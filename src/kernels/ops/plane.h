@@ -17,7 +17,7 @@ namespace sluice {
 // One plane of one pool: pages of `rows_per_page` rows. It does not own its bytes.
 struct PlaneView {
   std::byte* base = nullptr;
-  std::size_t page_bytes = 0;  // from page to page: rows_per_page * format.row_bytes(), and padding at the end
+  std::size_t page_bytes = 0;  // bytes from page to page: rows_per_page * format.row_bytes(), and padding at the end
   int rows_per_page = 0;
   RowFormat format;
 

@@ -24,9 +24,9 @@ struct PreviousRowsArgs {
   const StepTables* step = nullptr;
   const float* x = nullptr;
   float* y = nullptr;
-  // Open states: the first one's part for these rows.
+  // The first open state; the address of these rows' part in it.
   std::byte* states = nullptr;
-  std::size_t state_bytes = 0;            // from one state to the next
+  std::size_t state_bytes = 0;            // bytes from one state to the next
   const PlaneView* boundaries = nullptr;  // one row a page; null: not wanted
   bool of_latents = false;                // `boundaries` is a Latent plane with one row a block
 
@@ -35,7 +35,8 @@ struct PreviousRowsArgs {
   }
 };
 
-// The page that keeps the row at a position of span `index`; -1: no block ends there, or its page is written already.
+// Returns the page that keeps the row at a position of span `index`; -1: no block ends there, or its page is already
+// written.
 constexpr std::int32_t boundary_page(const PreviousRowsArgs& args, const StepTables& step, const RowSpan& span,
                                      int index, Position p) {
   if ((p + 1) % kBlockTokens != 0) return -1;

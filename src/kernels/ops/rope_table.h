@@ -24,7 +24,7 @@ namespace sluice {
 struct YarnScaling {
   double factor = 1.0, beta_fast = 32.0, beta_slow = 1.0;
   int original_max_position = 0;
-  bool truncate = true;  // to whole pairs: floor and ceil; else low and high are corr(beta_fast) and corr(beta_slow)
+  bool truncate = true;  // low and high are rounded to whole pairs; false: they are corr(beta_fast), corr(beta_slow)
 };
 
 // Returns rope_dims / 2 frequencies; `yarn` null: plain ones.
@@ -49,7 +49,7 @@ class RopeTable {
   Status reserve(Device& device, Position most);
   // Makes positions [0, positions) available to ops that are enqueued from now on; at least that many must be reserved.
   void ensure(Position positions);
-  // [position][pair][cos, sin], an address of the device
+  // Returns the table, [position][pair][cos, sin], at an address of the device.
   const float* data() const { return delayed() + width(); }
   // The same a position late, for layers whose row at a position belongs to the position before. A reader of position p
   // gets the values of p - 1; for position 0 it gets those of 0.
@@ -64,7 +64,7 @@ class RopeTable {
   std::vector<float> frequencies_;
   double scale_ = 1.0;
   Device* device_ = nullptr;
-  DeviceMemory memory_;  // position 0 once more, then all positions from 0 on
+  DeviceMemory memory_;  // position 0, then all positions from 0 on: delayed() begins at the first
   Position reserved_ = 0, positions_ = 0;
 };
 

@@ -28,12 +28,13 @@ enum class GroupScore { kLargest, kTwoLargest };
 
 struct RouteArgs {
   int rows = 0, experts = 0, slots = 0;
-  const LinearWeight* gate = nullptr;      // [experts, in]
-  Rows x = {};                             // [rows, in]
-  float* logits = nullptr;                 // [rows, experts]
-  const float* bias = nullptr;             // [experts]; null: 0
-  const std::int32_t* hash_ids = nullptr;  // [vocab, slots] for hash layers: by token, not by score; null: by score
-  const TokenId* tokens = nullptr;         // [rows], with hash_ids
+  const LinearWeight* gate = nullptr;  // [experts, in]
+  Rows x = {};                         // [rows, in]
+  float* logits = nullptr;             // [rows, experts]
+  const float* bias = nullptr;         // [experts]; null: 0
+  // [vocab, slots], the experts of each token in a hash layer; null: chosen by score.
+  const std::int32_t* hash_ids = nullptr;
+  const TokenId* tokens = nullptr;  // [rows], with hash_ids
   float scaling = 1.0F;
   std::int32_t* ids = nullptr;  // [rows, slots]
   float* weights = nullptr;     // [rows, slots]

@@ -25,7 +25,7 @@ namespace sluice {
 enum class RowCodec { kF32, kBf16, kV4Fp8, kMlaFp8, kIndexFp8, kIndexFp4 };
 
 enum class RowValues { kF32, kBf16, kE4m3, kE2m1 };
-enum class RowScales { kNone, kE8m0, kF32 };  // kE8m0: a byte each; kF32: four bytes; powers of two
+enum class RowScales { kNone, kE8m0, kF32 };  // kE8m0: a byte; kF32: four bytes; both hold powers of two
 // The form in which the indexer's queries multiply keys of the codec (kernels/ops/indexer.h): as they are, rounded to
 // bf16, or coded as the keys are, so that the products are integers.
 enum class IndexQueries { kFloats, kBf16, kCodes };
@@ -36,10 +36,10 @@ struct RowCodecInfo {
   const char* type = "";  // the name in flags and profiles
   RowValues values = RowValues::kF32;
   RowScales scales = RowScales::kNone;
-  int block = 0;             // values under a scale; 0: all of them
+  int block = 0;             // values that share a scale; 0: all values of a row
   bool short_block = false;  // the last block of a row may be shorter
   int scale_multiple = 1;    // scales are padded with zeros to a multiple of this many bytes
-  bool rope_bf16 = false;    // rotary dims are not in blocks
+  bool rope_bf16 = false;    // rotary dims are stored as bf16, not in blocks
   IndexQueries index_queries = IndexQueries::kFloats;
 
   constexpr bool quantised() const { return scales != RowScales::kNone; }
@@ -47,7 +47,7 @@ struct RowCodecInfo {
   [[gnu::always_inline]] constexpr int in_blocks(int dims, int rope_dims) const {
     return !quantised() ? 0 : rope_bf16 ? dims - rope_dims : dims;
   }
-  // The bytes of `count` codes.
+  // Returns the bytes of `count` codes.
   [[gnu::always_inline]] constexpr int code_bytes(int count) const {
     return values == RowValues::kE2m1 ? count / 2 : count;
   }
@@ -100,7 +100,7 @@ inline constexpr RowCodecInfo kRowCodecs[] = {
 inline const char* name(RowCodec codec) {
   return row_codec(codec).name;
 }
-IndexQueries index_queries(RowCodec codec);  // for kernels that may not hold the table (src/kernels/cpu/target.h)
+IndexQueries index_queries(RowCodec codec);  // for ISA code, which may not use the table (kernels/cpu/target.h)
 
 // Calls run(std::integral_constant<RowCodec, c>()) for c == codec, so that what it calls is compiled for each codec.
 template <std::size_t kIndex = 0, class Run>

@@ -43,7 +43,7 @@ namespace sluice {
 
 inline constexpr int kSampledTop = 20;           // most log-probabilities of a row, in addition to the token's own
 inline constexpr int kSampledIds = 64;           // most ids with log-probabilities, in addition to these
-inline constexpr int kMaxSampleVocab = 1 << 23;  // so that sixteen f64 lanes hold sums of W exactly
+inline constexpr int kMaxSampleVocab = 1 << 23;  // so that each of sixteen f64 lanes holds its sum of W exactly
 inline constexpr float kWeightUnits = 0x1p34F;   // W of the best candidate
 
 struct SampleRow {
@@ -54,13 +54,13 @@ struct SampleRow {
   float min_p = 0.0F;  // <= 0: off; at most 1
   std::uint64_t seed = 0;
   Position position = 0;                   // the position of the token that is drawn
-  int top_logprobs = -1;                   // -1: no log-probabilities; n: for the token and the n best, 20 at most
+  int top_logprobs = -1;                   // -1: no log-probabilities; n: for the token and the n best ids, at most 20
   const std::uint32_t* allowed = nullptr;  // id i: bit i mod 32 of word i / 32; null: all ids
   std::int32_t mask = -1;                  // its mask's number in SampleArgs::masks, if these are given; -1: all ids
   const float* bias = nullptr;             // [vocab], finite or -inf; null: 0
   std::int32_t slot = -1;                  // the place in `newest` that keeps the token; -1: none
   bool processed = false;                  // log-probabilities are those at which tokens are drawn
-  int id_count = 0;                        // with log-probabilities: also for this many of `ids`
+  int id_count = 0;                        // log-probabilities are also returned for the first id_count of `ids`
   std::array<TokenId, kSampledIds> ids{};  // each below vocab
 };
 
@@ -75,7 +75,7 @@ enum class SampleStatus : std::uint8_t {
   kNoCandidate,  // every candidate is -inf
 };
 
-struct SampledRow {  // not kOk: the rest is unspecified
+struct SampledRow {  // if the status is not kOk, the other fields are unspecified
   SampleStatus status = SampleStatus::kOk;
   TokenId token = -1;
   float logprob = 0.0F;
@@ -116,7 +116,7 @@ struct SampleWeightsArgs {
   const float* a = nullptr;  // [n]
   int n = 0;
   float max = 0.0F, scale = 1.0F;
-  float* w = nullptr;  // [n]: exp((a_i - max) * scale); null: not wanted
+  float* w = nullptr;  // [n]: receives exp((a_i - max) * scale); null: not wanted
 };
 
 }  // namespace sluice

@@ -42,10 +42,10 @@ struct KvRows {
   bool hadamard = false;
   RowCodec simulation = RowCodec::kF32;
   int simulated_rope_dims = 0;           // rotary dims that are left as they are
-  const float* values = nullptr;         // [rows, heads, value_dims]; null: none apart
+  const float* values = nullptr;         // [rows, heads, value_dims]; null: there are no separate values
   int value_dims = 0, value_offset = 0;  // value_offset >= dims
   float* joined = nullptr;               // [rows, heads, value_offset + value_dims], with values
-  bool codes_only = false;               // x and joined are not read afterwards, so that no values need be left there
+  bool codes_only = false;               // x and joined are not read afterwards, so their values need not be valid then
 };
 
 struct StoreKvArgs {

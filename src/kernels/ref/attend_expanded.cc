@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-struct ExpandedPartial {  // one row and head over some keys
+struct ExpandedPartial {  // the result of one row and head over some keys
   float m = kNothing, z = 0.0F;
   std::vector<float> v;
 };

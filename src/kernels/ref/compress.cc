@@ -6,11 +6,11 @@
 namespace sluice::ref {
 namespace {
 
-struct Accumulator {  // one channel of one window
+struct Accumulator {  // the sum of one channel of one window so far
   float m, s, a;
 };
 
-// S is at least 1 from the first token on.
+// Adds a token. S is at least 1 from the first token on.
 Accumulator add(const Accumulator& acc, float g, float u) {
   if (acc.s == 0.0F) return {g, 1.0F, u};
   if (g <= acc.m) {

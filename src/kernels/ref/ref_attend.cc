@@ -11,7 +11,7 @@
 namespace sluice::ref {
 namespace {
 
-struct Partial {  // one head over some keys
+struct Partial {  // the result of one head over some keys
   float m = 0.0F, z = 0.0F;
   std::vector<float> v;
 };

@@ -23,7 +23,7 @@ float chain(const float* x, const float* w, int count) {
   return acc;
 }
 
-// The place of the code of input k, of eight.
+// The place of input k's code among the eight codes of inputs.
 constexpr std::array<int, 8> kPlaces = [] {
   std::array<int, 8> places{};
   for (int at = 0; at < 8; ++at) places[static_cast<std::size_t>(kQuantizedOrder[static_cast<std::size_t>(at)])] = at;
@@ -57,7 +57,7 @@ void add_quantized(const LinearJob& job, int rows, int n, int begin) {
   }
 }
 
-// The same for a part of integer codes, 32 or 16 inputs.
+// Adds to output n of every row a part of integer codes: 32 or 16 inputs.
 void add_codes(const LinearJob& job, int rows, int n, int begin) {
   const WeightView& view = job.weight->view();
   const BlockCodes form = block_codes(view.codes);
@@ -88,7 +88,7 @@ void run_int8(const LinearJob& job, int rows, int begin, int end) {
   }
 }
 
-// The inputs of every row as floats, from a rounded form.
+// Returns the inputs of every row as floats, from a rounded input form.
 std::vector<float> widened_inputs(const LinearJob& job, int rows, int in) {
   std::vector<float> x(static_cast<std::size_t>(rows) * static_cast<std::size_t>(in));
   for (int r = 0; r < rows; ++r) widen_inputs(in, job.x_row(r), x.data() + std::ptrdiff_t{r} * in);

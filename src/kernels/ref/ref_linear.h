@@ -1,5 +1,5 @@
-// The scalar forms of kernels/ops/linear.h and of the experts' activation (kernels/ops/experts.h): the oracle of the
-// others.
+// The scalar forms of kernels/ops/linear.h and of the experts' activation (kernels/ops/experts.h): the oracle of all
+// other kernels.
 // Used by activation.cc, kernels/cpu/scalar/ref.cc, op_table.cc and ref_hyper_connection.cc.
 #pragma once
 

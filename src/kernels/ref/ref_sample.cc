@@ -67,7 +67,7 @@ Drawn draw(const std::vector<float>& a, const SampleRow& row) {
   return {.token = token, .kept = list, .r = r};
 }
 
-// `list` has the ids that can have any, ordered by their values; `r` scales the values.
+// `list` has the ids that may have a log-probability, ordered by their values; `r` scales the values.
 void add_logprobs(const std::vector<float>& values, const std::vector<TokenId>& list, float r, const SampleRow& row,
                   SampledRow* out) {
   const auto distance = [&](TokenId id) {

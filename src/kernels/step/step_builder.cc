@@ -66,7 +66,7 @@ void StepBuilder::add(const BatchSpan& span, std::span<const TokenId> ids, std::
 
 // Appends a token that the host does not know yet.
 void StepBuilder::add_late(std::int32_t slot) {
-  ids_.push_back(-1);  // no code may use it as a token
+  ids_.push_back(-1);  // -1 is no token: no code may use it before take_ids() has replaced it
   id_slots_.push_back(slot);
   late_ids_ = true;
 }

@@ -16,7 +16,7 @@ struct BatchSpan {
   Position first_position = 0;
   // Rows below this position are computed only for their window and open state: their latents are already inserted.
   Position latents_from = 0;
-  std::span<const LatentPage> latent_pages = {};  // [block], covers every block up to the last row
+  std::span<const LatentPage> latent_pages = {};  // by block, for every block up to that of the last row
   // [block - first_window_block], covers the window of the first row to the last row. A row that ends its block also
   // writes the boundary bytes of every Open plane there (model/cache_layout.h).
   std::span<const WindowPage> window_pages = {};
@@ -35,7 +35,7 @@ struct BatchSpan {
 
 // The tables that a cache layout needs.
 struct TableShape {
-  std::vector<int> ratios;  // tokens a row of its Latent planes, ascending, each once
+  std::vector<int> ratios;  // the tokens per row of its Latent planes, ascending, each once
   bool windows = true;      // there are Window planes, or boundary bytes
 };
 
@@ -75,7 +75,7 @@ class StepBuilder {
   std::vector<WindowPage> window_pages_, boundary_pages_;
   std::vector<RowSlot> window_slots_;
   std::vector<std::int32_t> ended_blocks_;
-  std::vector<Closed> closed_;  // by ratio
+  std::vector<Closed> closed_;  // closed windows, by ratio
   StepTables tables_;
 };
 

@@ -24,8 +24,8 @@ struct RowSpan {
   int row_begin = 0, rows = 0;
   Position first_position = 0;
   std::int32_t latent_list = 0;  // the page of block b is StepTables::latent_pages[latent_list + b]
-  std::int32_t window_list = 0;  // the page of block b >= first_window_block is
-                                 // StepTables::window_pages[window_list + b - first_window_block]
+  // The page of block b >= first_window_block is StepTables::window_pages[window_list + b - first_window_block].
+  std::int32_t window_list = 0;
   std::int32_t first_window_block = 0;
   std::int32_t state_in = 0;  // the open state (CacheView) before the first row; later ones: StepTables::states_after
 };

@@ -141,8 +141,10 @@ class Scene {
       const int plain = view.format.dims - view.format.rope_dims;
       for (int i = 0; i < plain; ++i) {
         const int code = random.between(0, 255);
+        // Codes 127 and 255 are NaN.
         row.data[i] = static_cast<std::byte>(code % 128 == 127 ? 0 : code);
       }
+      // kV4Fp8 has a scale for 64 values.
       for (int i = 0; i < plain / 64; ++i) {
         row.scales[i] =
             static_cast<std::byte>(random.between(0, 2) > 0 ? random.between(100, 122) : random.between(0, 20));
@@ -207,7 +209,7 @@ class Scene {
       const int visible = (p + 1) / case_.tokens_per_row;
       const int chosen = std::min(visible, case_.max_selected);
       count.push_back(chosen);
-      for (int e = 0, left = chosen; left > 0; ++e) {  // each entry that is left is as likely
+      for (int e = 0, left = chosen; left > 0; ++e) {  // every remaining entry is chosen with the same probability
         if (random.between(1, visible - e) > left) continue;
         selected.push_back(e);
         --left;

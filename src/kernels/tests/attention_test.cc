@@ -104,7 +104,7 @@ TEST(Attend, RowsOfFloatsHaveOneOrder) {
     std::vector<float> plain;
     for (const bool tiles : {false, true}) {
       c.bf16 = c.tiles = tiles;
-      Random random(71);  // the same each time
+      Random random(71);  // the same values in each run
       const Scene scene(random, c, 300);
       const auto found =
           expect_same_on_all([&](const Exec& exec) { return scene.attend_to(exec, {{0, 0, 6}, {1, 125, 18}}); });

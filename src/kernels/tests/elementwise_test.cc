@@ -194,7 +194,7 @@ TEST(CopyHeads, MovesBetweenLayouts) {
     return out;
   });
   for (std::size_t i = 0; i < y.size(); ++i) {
-    const std::size_t head = i / 7, at = i % 7;  // 6 heads in all
+    const std::size_t head = i / 7, at = i % 7;  // there are 6 heads of 7 values
     EXPECT_EQ(y[i], at >= 2 && at < 6 ? x[head * 10 + 6 + at - 2] : -1.0F) << i;
   }
 }

@@ -85,7 +85,7 @@ TEST(HyperConnection, MixIsTheSameEverywhereAndRowsAreIndependent) {
           const auto alone = mixed(Exec{&pool, table}, site, dim, x.data() + t * stride, 1);
           EXPECT_TRUE(same_bits(alone, std::span(all).subspan(t * width, width))) << table->name << " row " << t;
         }
-        for (int few = 2; few <= 8; ++few) {  // such products may have another kernel
+        for (int few = 2; few <= 8; ++few) {  // few rows may have another kernel
           const auto some = mixed(Exec{&pool, table}, site, dim, x.data(), few);
           EXPECT_TRUE(same_bits(some, std::span(all).first(some.size()))) << table->name << ", " << few << " rows";
         }

@@ -88,7 +88,7 @@ TEST(LinearSplit, OneRowEndsInSmallPieces) {
     parts += outputs == 2 * kGroup;
     tiles += outputs / kTile;
   }
-  EXPECT_GE(parts, kThreads);          // the end
+  EXPECT_GE(parts, kThreads);          // the last pieces are parts of tiles
   EXPECT_GE(tiles, kOut / kTile / 2);  // the pieces before it stream whole tiles
 }
 

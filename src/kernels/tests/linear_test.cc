@@ -71,7 +71,8 @@ TEST(Linear, EveryIsaGivesTheSpecifiedBits) {
         for (const KernelTable& table : linear_tables()) {
           const auto packed = LinearWeight::make(weight.view(), form, packs_for(Exec{&pool, &table}));
           for (const int rows : counts) {
-            if (std::string(table.isa) == "scalar" && rows > 3 && rows != most) continue;  // it has no blocks of rows
+            // The scalar kernel has no blocks of rows.
+            if (std::string(table.isa) == "scalar" && rows > 3 && rows != most) continue;
             const auto y = Product{table, pool, packed}(x, rows);
             const std::vector<float> first(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(y.size()));
             const std::ptrdiff_t at = first_difference(first, y);
@@ -155,8 +156,8 @@ TEST(Linear, Bf16InputsOfAnyMagnitudeGiveTheSameBits) {
   std::mt19937 random = fresh_generator(103);
   ThreadPool pool(1);
   constexpr int kOut = 256, kIn = 4, kRows = 96;
-  for (int round = 0; round < (kSanitized ? 6 : 45); ++round) {  // 1.1 million sums
-    constexpr int kAround[] = {-1, 64, 190};                     // anything, 2^-63, 2^63
+  for (int round = 0; round < (kSanitized ? 6 : 45); ++round) {  // about 1.1 million sums in all
+    constexpr int kAround[] = {-1, 64, 190};                     // -1: any exponent; 64: near 2^-63; 190: near 2^63
     const int around = kAround[round % 3];
     const InputForm form = round % 2 == 0 ? InputForm::kBf16 : InputForm::kTiles;
     std::vector<bf16> weights(kOut * kIn);

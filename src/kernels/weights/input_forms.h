@@ -20,7 +20,8 @@ class InputForms {
   }
   // The forms that weights may multiply in a profile that wants `inputs` (input_form() of kernels/ops/linear.h).
   static InputForms of_profile(InputForm inputs) {
-    if (inputs == InputForm::kFp8Blocks) return {InputForm::kFp8, InputForm::kBf16};  // and kF32, which all rows have
+    // kF32 is not in the list, because all rows have it.
+    if (inputs == InputForm::kFp8Blocks) return {InputForm::kFp8, InputForm::kBf16};
     const bool some_take_others = inputs == InputForm::kInt8 || inputs == InputForm::kTiles;
     return some_take_others ? InputForms{inputs, InputForm::kBf16} : InputForms{inputs};
   }
@@ -39,7 +40,7 @@ class InputForms {
 
 inline constexpr std::array kPreparedForms = {InputForm::kBf16, InputForm::kInt8, InputForm::kFp8, InputForm::kTiles};
 
-// The rows without the first `first`.
+// Returns the rows without the first `first` rows.
 inline Rows rows_from(Rows rows, int first) {
   rows.values += first * rows.ld;
   for (const InputForm form : kPreparedForms) {

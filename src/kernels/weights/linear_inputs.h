@@ -67,7 +67,7 @@ void quantize_block(int count, const float* x, QuantizedBlock& block);
 
 void prepare_bf16_inputs(int count, const float* x, std::uint16_t* to);
 
-// The form that has the same values: kernels that have no order of their own for `form` multiply these.
+// Returns the form with the same values that kernels without a special order for `form` multiply.
 inline InputForm values_form(InputForm form) {
   return form == InputForm::kFp8Blocks ? InputForm::kFp8 : form;
 }
@@ -97,7 +97,7 @@ inline void widen_inputs(int in, const float* x, float* to) {
 // Returns `job` without its first `first` rows.
 [[gnu::always_inline]] inline LinearJob rows_from(const LinearJob& job, int first) {
   LinearJob rest = job;
-  if (job.x_tiles != nullptr) {  // whole blocks of rows
+  if (job.x_tiles != nullptr) {  // tiles can be cut at whole blocks of rows only
     rest.x_tiles += tile_line_at(first, 0, job.weight->in());
   } else if (job.x_rows != nullptr) {
     rest.x_rows += first;

@@ -46,15 +46,15 @@ WeightTrait weight_trait(const WeightView& view);
 struct WeightFormatInfo {
   WeightFormat format;
   const char* name;
-  Coding coding = Coding::kF32;  // for codes the type says it
+  Coding coding = Coding::kF32;  // for codes the type decides it
   // The types of values that files may give, the official checkpoints' first. Bytes stand for as many values as
   // `values` says. None: the type is WeightView::codes.
   std::span<const DType> stored = {};
-  int values = 1, bytes = 1;  // this many values of a row lie in this many bytes
-  bool scaled = false;        // there are scales apart
+  int values = 1, bytes = 1;  // `values` values of a row are stored in `bytes` bytes
+  bool scaled = false;        // scales are stored apart
   bool f32_scales = false;    // scales may be f32, not e8m0 alone
   int scale_block = 0;        // inputs of a row that share a scale; 0: a block of rows and inputs, as the config says
-  bool rounds_inputs = true;  // multiplies inputs in any form of floats; else f32 alone
+  bool rounds_inputs = true;  // multiplies inputs of any floating-point form; false: f32 only
   bool integers = false;      // multiplies int8 inputs, too
   // Reads weights [first, first + count) of a row, without scales that lie apart.
   void (*values_of)(const WeightView& view, int row, int first, int count, float* out) = nullptr;
@@ -103,7 +103,7 @@ struct WeightView {
   float element(int row, int column) const;        // the stored value without its scale; codes: with it
   // element() of weights [first, first + count) of a row.
   void values(int row, int first, int count, float* out) const;
-  // The same with their scales, rounded to f32.
+  // Reads weights [first, first + count) of a row, multiplied by their scales and rounded to f32.
   void read(int row, int first, int count, float* out) const;
 };
 

@@ -129,7 +129,7 @@ class StripExperts {
 
  private:
   std::size_t work_bytes(int rows) const {
-    if (streams_experts(args_, rows)) return 0;  // stream_experts() checks its own memory
+    if (streams_experts(args_, rows)) return 0;  // workspace() checks the room for it
     if (tiles_experts(args_, rows)) return tile_bytes(rows);
     Carver carver(nullptr);
     const Work work(args_, shared_, rows, cuda_ops::groups_of(args_, rows, group_rows(args_, rows)), !x_.in_place(),
