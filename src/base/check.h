@@ -1,5 +1,5 @@
 // SLUICE_CHECK: a broken invariant of our own code ends the program with file, line and a message.
-// For anything that a user, a file or a client can cause, return a Status instead (base/status.h).
+// For anything that a user, a file or a client can cause, return a Status instead (sluice/status.h).
 // Used by many folders, among them base, cache and config.
 #pragma once
 

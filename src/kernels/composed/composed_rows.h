@@ -77,7 +77,8 @@ inline void form_heads(const Exec& exec, const HeadForm& form, int rows, int hea
 }
 
 // Parts of composed ops that a device can combine in another way (kernels/cpu/composed_ops.cc). For project():
-// products_of() appends its products to `jobs`; finish_product() does the work that follows a product, for `rows` rows.
+// products_of() replaces the contents of `jobs` by its products; finish_product() does the work that follows a product,
+// for `rows` rows.
 void products_of(const ProjectArgs& args, std::vector<LinearJob>& jobs);
 void finish_product(const Exec& exec, int rows, const Product& product);
 

@@ -142,7 +142,7 @@ template <RowCodec kCodec, class Run>
   }
 }
 
-// Encodes a block of `n` values. Returns false if a code or its scale needs the scalar form.
+// Decodes a block of `n` codes. Returns false if a code or its scale needs the scalar form.
 template <class V, RowCodec kCodec>
 [[gnu::always_inline]] inline bool decode_block(const std::byte* codes, const std::byte* scale_bytes, int n, float* x) {
   constexpr RowCodecInfo kInfo = row_codec(kCodec);

@@ -1,5 +1,5 @@
 // Tiles for many rows (see linear_tile.h). A panel is 128 inputs x Isa::kPanelGroups groups of weights, decoded: with
-// f32 16 KB (AVX-512) or 8 KB (AVX2). It is multiplied with all rows, Isa::kPanelRows at a time, while it stays in L1.
+// f32 32 KB (AVX-512) or 8 KB (AVX2). It is multiplied with all rows, Isa::kPanelRows at a time, while it stays in L1.
 // The same 128 inputs of the rows are first copied next to each other, once for all tiles. So a register tile reads
 // them through one pointer, and rows of any stride do not fall on the same cache sets.
 //

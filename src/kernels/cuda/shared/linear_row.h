@@ -283,8 +283,8 @@ class RowTile {
     }
   }
 
-  // Adds to y the sums of the pieces before. Each part has warps of its own, and an output has the same thread each
-  // time.
+  // Adds the sums of this piece's blocks to y, which holds the sum of the pieces before it. Each part has warps of its
+  // own, and an output has the same thread each time.
   SLUICE_DEVICE void add_partials(int part, int first, int blocks, const float* partials) const {
     const int from = part * 32 % kThreads, outputs = end_of(part) - part * cut_.outputs;
     team_.each([&](int t) {
