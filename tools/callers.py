@@ -35,7 +35,7 @@ def place_of(path):
 
 def folders_of(paths, depth):
     """The folders that files lie in, down to a depth: serve/api, engine."""
-    return sorted({"/".join(place_of(path).split("/")[:-1][:depth]) for path in paths})
+    return sorted({"/".join(place_of(path).split("/")[:-1][:depth + path.startswith("src/bench/")]) for path in paths})
 
 
 def sentence_of(header, includers):

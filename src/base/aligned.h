@@ -1,5 +1,5 @@
 // Memory aligned to 64 bytes (a cache line and an AVX-512 register): owned, movable, zeroed only on request.
-// Used by bench, files, kernels, model and src.
+// Used by bench, files, kernels, model and src/bench.
 #pragma once
 
 #include <cstddef>

@@ -12,10 +12,9 @@
 // Boundaries. After the last token of a block, only the first `boundary_bytes` of an Open plane's state differ from
 // `initial`. The pass that computes that token writes them to the block's window page as well, so a sequence can resume
 // after block b from pages alone. It needs the latent pages of blocks 0..b and the last window_pages_to_resume() window
-// pages. Its open state is `initial`, with the boundary bytes of block b in front of each plane's part. The calls that
-// computed the tokens do not change a byte of it. A layout without windows keeps such a state in the latent page
-// instead (`kept_in`), so that every block that is cached stays a place to resume.
-// Thread safety: plain values.
+// pages. Its open state is `initial`, with the boundary bytes of block b in front of each plane's part. It is the
+// same, byte for byte, whichever calls computed the tokens. A layout without windows keeps such a state in the latent
+// page instead (`kept_in`), so that every block that is cached stays a place to resume. Thread safety: plain values.
 // Used by cache, cli, model, sim and verify.
 #pragma once
 

@@ -3,7 +3,7 @@
 //
 // forward() is straight-line code over the ops of kernels/. A model owns its weights, and nothing per sequence.
 // Thread safety: forward() by one thread at a time (it owns a workspace); the rest is const.
-// Used by engine, model, sim and src.
+// Used by engine, model, sim and src/bench.
 #pragma once
 
 #include <functional>

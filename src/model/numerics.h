@@ -49,8 +49,9 @@ inline constexpr std::string_view kAmxProfile = "amx";
 inline constexpr std::string_view kSm90Profile = "sm90";  // its ops: cuda_sm90_op_table() (kernels/cuda/device.h)
 
 struct NumericsProfile {
-  std::string name;                     // "default", "amx", "plain", "ref" or "sm90"
-  InputForm inputs = InputForm::kF32;   // for linears that checkpoints quantise; int8: MXFP4 only, bf16 for others
+  std::string name;  // "default", "amx", "plain", "ref" or "sm90"
+  InputForm inputs =
+      InputForm::kF32;  // for linears that checkpoints quantise; int8: for blocks of integers, bf16 for others
   InputForm experts = InputForm::kF32;  // for the routed experts
   RowCodec kv = RowCodec::kF32;
   RowCodec index = RowCodec::kF32;
@@ -58,8 +59,9 @@ struct NumericsProfile {
   RowCodec kv_simulation = RowCodec::kF32;  // rounds KV rows before they are stored in a wider type
   bool index_hadamard = false;              // index queries and keys are rotated
   RowCodec index_query =
-      RowCodec::kF32;    // the rounding that index queries (and simulated keys) pass through; kF32: none
-  int expand_from = 0;   // latent attention: spans of this many rows attend to expanded keys and values; 0: none
+      RowCodec::kF32;  // the rounding that index queries (and simulated keys) pass through; kF32: none
+  int expand_from =
+      0;  // latent attention: spans of at least this many rows attend to expanded keys and values; 0: none
   int prefix_chunk = 0;  // tokens of a prefix that are then expanded at once
   std::string rope;      // "long" or "short": LongRoPE's factors, which the longest sequence chooses; else empty
   bool norms_in_blocks = false;  // for a plain residual stream (kernels/cuda/shared/add_norm.h)

@@ -1,6 +1,6 @@
-// AloneAnswers: the answer to each request of a workload by itself, with nothing cached and one row after the other;
-// and its rules and constraint. Everything is computed anew for each token: masks and penalties from the tokens before
-// it alone. Thread safety: the runner's.
+// AloneAnswers: the answer to each request of a workload by itself: with nothing cached, its prompt in one piece and
+// its answer one row after the other; and its rules and constraint. Everything is computed anew for each token: masks
+// and penalties from the tokens before it alone. Thread safety: the runner's.
 // Used by law_workload.h.
 #pragma once
 

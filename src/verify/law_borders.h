@@ -58,8 +58,9 @@ enum class BorderDrafts {
 };
 Workload border_workload(const BorderZone& zone, int prompt, int tokens, int most, BorderDrafts drafts);
 
-// Meets every zone. It uses these `options`: seed, shrink, thread_counts, chooses_from, progress. The report's
-// schedules are the zones. The prompts of border_prompt_tokens() must fit in a step. Fails when a step cannot run.
+// Meets every zone. It uses these `options`: seed, shrink, thread_counts, max_step_rows, chooses_from, progress. The
+// report's schedules are the zones. The prompts of border_prompt_tokens() must fit in a step. Fails when a step cannot
+// run.
 Result<LawReport> check_borders(Runner& runner, std::span<const BorderZone> zones, const LawOptions& options);
 
 }  // namespace sluice

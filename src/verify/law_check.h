@@ -83,7 +83,8 @@ Result<LawReport> check_row_law(Runner& runner, std::span<const std::vector<Toke
 // times. Every row's logits must be those of its prompt alone, on the CPU in one piece, bit by bit: so the devices give
 // the same bits, and each can use the other's cached state. Thread safety: as check_row_law's, for both runners.
 
-// It uses these `options`: seed, first_schedule, schedules, seconds, min_rows, max_sequences, every_row, progress. A
+// It uses these `options`: seed, first_schedule, schedules, seconds, min_rows, max_sequences, every_row,
+// max_step_rows, chooses_from, progress. A
 // schedule that differs is reported as it is. Fails if a step cannot run.
 Result<LawReport> check_moves(Runner& runner, Runner& cpu, std::span<const std::vector<TokenId>> prompts,
                               const LawOptions& options);
@@ -91,16 +92,18 @@ Result<LawReport> check_moves(Runner& runner, Runner& cpu, std::span<const std::
 // check_scheduling_law: random requests under random scheduling options, against each request alone. The other half of
 // the proof: check_row_law drives the cache by schedules of its own, this one lets the real scheduler decide.
 //
-// A workload is two to eight requests (prompt, answer length, priority, choices, seed, salt, arrival and cancellation
-// by step) and options: budget, policy, chunking, mixing, thresholds, caching, forced preemption, swap space, threads,
-// and the number of pages. Every token that is sampled, and the logits that it was sampled from, must be those of the
-// request alone, bitwise. Tokens that a request takes over from the prefix cache must have been computed under its
-// salt. After every step the audit must pass, and in the end no page, place or swap space may be in use. On a
-// difference requests are left out while it still differs. A workload is a function of (seed, its number), except for
-// the choice between swapping and computing again, which the scheduler makes by measured costs (verify/law_requests.h).
-// The runner must have no open sequences, and room for the whole workload (max_num_seqs >= 9).
+// A workload is two to eight requests, further ones with structured outputs (verify/law_requests.h), and options. A
+// request has a prompt, answer length, priority, choices, seed, salt, and steps of arrival and cancellation. The
+// options are budget, policy, chunking, mixing, thresholds, caching, forced preemption, swap space, threads and the
+// pages. Every token that is sampled, and the logits that it was sampled from, must be those of the request alone,
+// bitwise. Tokens that a request takes over from the prefix cache must have been computed under its salt. After every
+// step, or every fourth with asynchronous steps, the audit must pass, and in the end no page, place or swap space may
+// be in use. On a difference requests are left out while it still differs. A workload is a function of (seed, its
+// number), except for the choice between swapping and computing again, which the scheduler makes by measured costs
+// (verify/law_requests.h). The runner must have no open sequences, and room for the whole workload (max_num_seqs >= 9).
 
-// Uses all LawOptions except max_step_rows and every_row. Prompts have at least one token.
+// Uses all LawOptions except max_step_rows; every_row decides only which log-probabilities are compared. Prompts have
+// at least one token.
 Result<LawReport> check_scheduling_law(Runner& runner, std::span<const std::vector<TokenId>> prompts,
                                        const LawOptions& options);
 

@@ -40,7 +40,8 @@ struct WorkRequest {
   LawConstraint constraint = LawConstraint::kNone;  // the constraint on its answer
   int budget = 0;                                   // tokens of kBudget
   bool exports = false;                             // exports the layers' choices for its positions
-  bool stays = false;  // never cancelled; its drafts are forced by its constraint, or begin with a wrong one
+  bool stays = false;  // not cancelled, unless it is swapped out for the fourth time; its drafts are forced by its
+                       // constraint, or begin with a wrong one
 };
 
 // Makes penalties, biases and bans from a number that is not 0. `changes_logits` is false if the host has no logits.

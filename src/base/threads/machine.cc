@@ -1,4 +1,4 @@
-// Used by base, cli, engine, kernels and src.
+// Used by base, cli, engine, kernels and src/bench.
 #include "base/threads/machine.h"
 
 #include <sched.h>

@@ -1,6 +1,6 @@
 // The part of the machine that this process may use: cores by affinity, memory by the container's limit if there is
 // one.
-// Used by base, cli, engine, kernels and src.
+// Used by base, cli, engine, kernels and src/bench.
 #pragma once
 
 #include <cstddef>

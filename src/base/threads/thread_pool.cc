@@ -1,4 +1,4 @@
-// Used by engine, files, kernels, model and src.
+// Used by engine, files, kernels, model and src/bench.
 #include "base/threads/thread_pool.h"
 
 #include <immintrin.h>

@@ -6,7 +6,7 @@
 // denormals (see FlushDenormals), so that results do not depend on which thread ran a tile.
 //
 // Thread safety: run() may be called by one thread at a time; not reentrant.
-// Used by engine, files, kernels, model and src.
+// Used by engine, files, kernels, model and src/bench.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Used by cli, engine, sim, src and verify.
+// Used by cli, engine, sim, src/bench and verify.
 #include "engine/runner/runner.h"
 
 #include <fmt/format.h>

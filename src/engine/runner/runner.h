@@ -20,7 +20,7 @@
 //
 // By the row law the logits of a token depend only on its sequence's tokens up to it, never on how they were cut into
 // steps. Nothing is allocated once warm. Thread safety: one thread at a time.
-// Used by cli, engine, sim, src and verify.
+// Used by cli, engine, sim, src/bench and verify.
 #pragma once
 
 #include <functional>
@@ -76,7 +76,8 @@ class Runner {
   //   kResourceExhausted  the pools are short of pages
   //   kUnavailable        a file of the weights has changed, maybe while the step was computed
   Status run_step(std::span<const StepSpan> spans, const Observer* observer = nullptr);
-  // Does the same without committing: each span stays reserved until OpenSequences::commit(). Ignores `keep` and
+  // Does the same without its end: it does not check the files of the weights and does not commit. Each span stays
+  // reserved until OpenSequences::commit(). Ignores `keep` and
   // `chain` of the spans.
   Status begin(std::span<const StepSpan> spans, const Observer* observer = nullptr);
   // The drafts of one span of the step begun last. If the model makes them, the call waits for them.
@@ -84,7 +85,7 @@ class Runner {
   // Sets the observer of steps that are given none; null: none. It must outlive them.
   void watch(const Observer* observer) { observer_ = observer; }
   // For measurements: a state that no forward pass computed. `write` fills the pages of the sequence's next `rows`
-  // rows, and its open state stays as before the first token. Fails as run_step() does for memory and length.
+  // rows, and its open state becomes the one before the first token. Fails as run_step() does for memory and length.
   Status fill(StateSlot sequence, int rows, const std::function<void(const BatchSpan&, CacheMemory&)>& write);
 
   // The results of the step begun last.

@@ -1,5 +1,5 @@
 // Runner: the checks of what a step is asked to compute.
-// Used by cli, engine, sim, src and verify.
+// Used by cli, engine, sim, src/bench and verify.
 #include <fmt/format.h>
 
 #include "engine/runner/runner.h"

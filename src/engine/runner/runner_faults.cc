@@ -1,6 +1,6 @@
 // Deliberate faults in the data that a pass reads and writes (cache/fault.h). They change the cache's bytes before and
 // after it, so that they are the same on every device.
-// Used by cli, engine, sim, src and verify.
+// Used by cli, engine, sim, src/bench and verify.
 #include "engine/runner/runner.h"
 
 namespace sluice {

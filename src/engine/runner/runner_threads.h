@@ -25,8 +25,8 @@ class RunnerThreads {
  private:
   Exec& exec_;
   std::unique_ptr<ThreadPool> pool_;
-  std::vector<int> cpus_;    // cores of the pinned threads, the caller's first; empty: none
-  std::vector<int> usable_;  // all cores of this process, once threads are pinned
+  std::vector<int> cpus_;    // processors of the pinned threads, the caller's first; empty: none
+  std::vector<int> usable_;  // all processors that this process may run on, once threads are pinned
 };
 
 }  // namespace sluice

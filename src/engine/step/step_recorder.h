@@ -4,8 +4,8 @@
 // record. Any thread reads, at any time: it copies words that may be overwritten meanwhile, and then checks whether
 // they were (a sequence lock). A record is a run of words in a ring: a header, then two words an item. The spans of
 // sequences that decode, nearly all items of most steps, take one word each after a word that counts them. With a mean
-// of over 240 words a step the ring is too small for kRecords records, and the oldest are lost earlier. Memory is only
-// used from the first write on.
+// of over 240 words a step the ring is too small for kRecords records, and the oldest are lost earlier. Memory is taken
+// page by page, as it is first written.
 // Used by stepper.h.
 #pragma once
 
@@ -36,6 +36,7 @@ class StepRecorder {
   static std::uint64_t decode(std::uint32_t sequence, std::int32_t position) {
     return (std::uint64_t{sequence} << 32) | static_cast<std::uint32_t>(position);
   }
+  // For the writer only: closes the open record. `counts`: a record without number and items.
   void close(const StepRecord& counts);
   // Returns the number for the next sequence.
   std::uint32_t next_sequence() { return ++sequences_; }
@@ -56,8 +57,8 @@ class StepRecorder {
 
   static constexpr std::uint64_t kDecodes = 0xFF;  // stands in the place of a kind
 
-  // A reader that sees a word written here also sees the value that reserved_ had before, and so knows that it came too
-  // late.
+  // A reader that sees a word written here also sees the value that reserve() stored in reserved_ before that write, or
+  // a later one, and so knows that it came too late.
   void put(std::uint64_t at, std::uint64_t word) {
     std::atomic_ref(words_[at % kWords]).store(word, std::memory_order_release);
   }

@@ -23,7 +23,8 @@ inline constexpr int kStepRowsUnit = 32, kFewestStepRows = 64;
 Result<StepTime> measure_step(Runner& runner);
 
 // Measures the times, except for DraftTimes::wait, for the scheduler's choice of drafts (sched/drafts/drafts.h), for a
-// few numbers of rows. It takes at most half a second, as a program that answers one prompt pays for it, too. Short
+// few numbers of rows. It goes on to more rows only while less than half a second of work is spent, as a program that
+// answers one prompt pays for it, too. Short
 // steps are measured several times, as all later answers depend on them.
 DraftTimes measure_draft_times(Runner& runner);
 

@@ -1,4 +1,4 @@
-// Used by bench, engine, sim, src and verify.
+// Used by bench, engine, sim, src/bench and verify.
 #include "engine/step/stepper.h"
 
 #include <fmt/format.h>

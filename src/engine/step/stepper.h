@@ -11,7 +11,7 @@
 // A span with drafts (docs/speculation.md) has a row of logits for its newest token and for each draft, and a token is
 // drawn from each. take() returns these in their order, up to the first that differs from its draft. end() of a
 // sequence is allowed at any time, in any state. Thread safety: one thread at a time; check() may be called from any.
-// Used by bench, engine, sim, src and verify.
+// Used by bench, engine, sim, src/bench and verify.
 #pragma once
 
 #include <cstdint>
@@ -96,7 +96,8 @@ class Stepper final {
 
   void fill(EngineStats* stats) const;  // the fields that a stepper knows
   // Checks the laws of conservation and publication over everything (cache/audit.h). Checks that every image in the
-  // swap space belongs to a sequence, and that the prefix cache expects the blocks that running sequences will compute.
+  // swap space belongs to a sequence, and that the prefix cache expects exactly the blocks that running sequences
+  // will compute, each from as many of them.
   // Checks the last plan: no sequence twice, budgets kept. Checks for one sequence, a different one each time, that its
   // hashes are those of its tokens.
   Status audit() const;

@@ -1,6 +1,6 @@
 // Stepper: what is counted of prompts. A token of a prompt counts once, as computed or as found in the prefix cache:
 // the choices of a request have one prompt, and a preempted sequence that begins anew has been counted before.
-// Used by bench, engine, sim, src and verify.
+// Used by bench, engine, sim, src/bench and verify.
 #include <algorithm>
 
 #include "engine/step/stepper.h"

@@ -56,7 +56,7 @@ inline constexpr int kExchangeEnded = kBulkBlocks + 1, kExchangeCounts = kExchan
 struct ExchangeFault {
   int rank = 0, missing = 0;
   std::uint32_t exchange = 0;
-  bool of_device = false;  // a device has failed; the other fields are not set
+  bool of_device = false;  // the device of `rank` has failed; the others are not set
 };
 SLUICE_HD constexpr std::uint64_t fault_word(const ExchangeFault& fault) {
   return std::uint64_t{1} << 63 | static_cast<std::uint64_t>(fault.of_device ? 1 : 0) << 62 |
@@ -68,7 +68,8 @@ constexpr ExchangeFault fault_of(std::uint64_t word) {
           (word >> 62 & 1U) != 0};
 }
 
-// Returns the size of a sender's pieces in a rank's memory; the functions below say where they lie.
+// Returns the bytes of one piece that is sent in bulk. The functions below say where a sender's flags, packets and
+// pieces lie in a rank's memory.
 SLUICE_HD constexpr std::size_t piece_bytes(int ranks) {
   return ranks <= 4 ? std::size_t{64} << 10 : std::size_t{32} << 10;
 }

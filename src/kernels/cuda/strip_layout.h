@@ -10,7 +10,8 @@
 //     64 inputs, the last maybe shorter. A share of a weight's outputs has the segments of the whole weight.
 //   FP8 with f32 scales: a segment is what one scale covers.
 // A scale of e8m0 above 2 (MXFP4) or 128 (FP8) counts as infinite: such weights occur in no trained model, and show in
-// every output. So does the scale of FP8 weights of which one is NaN.
+// every output. If one of the FP8 weights of a scale is NaN, a scale of e8m0 counts as infinite, too, and one of f32
+// becomes NaN.
 //
 // The layout: a strip is 16 outputs, and a cell is 16 outputs x 64 inputs in the order of the instruction's registers.
 // Lane l of a warp has rows g = l / 4 and g + 8 and, in step j of a cell, inputs 16j + 2t, + 1, + 8, + 9, t = l % 4.

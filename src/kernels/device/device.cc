@@ -1,4 +1,4 @@
-// Used by cache, engine, kernels, model and src.
+// Used by cache, engine, kernels, model and src/bench.
 #include "kernels/device/device.h"
 
 #include <fmt/format.h>

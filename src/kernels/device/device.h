@@ -15,7 +15,7 @@
 // Errors: map() fails with a Status. A device that breaks down does nothing more, and status() says so from then on.
 // After a wait for bytes, check it before using them. Thread safety: one thread at a time. cpu_device() may be used by
 // any number of threads at once, under the usual rules for shared memory.
-// Used by cache, engine, kernels, model and src.
+// Used by cache, engine, kernels, model and src/bench.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The instruction sets that the CPU's kernels exist for. One is chosen at start, and a run never mixes it with others.
 // All give the same bits (kernels/device/exec.h), so the choice changes speed only. Thread safety: constant values.
-// Used by bench, cli, engine, kernels and src.
+// Used by bench, cli, engine, kernels and src/bench.
 #pragma once
 
 #include <compare>

@@ -51,7 +51,7 @@ struct MergeAttentionArgs {
   int rows = 0, value_dims = 0;  // a row here is one head of a row there
   const float* part = nullptr;   // [rows, value_dims]
   const float* part_lse = nullptr;
-  float* total = nullptr;  // receives the result
+  float* total = nullptr;  // A and its a before, the result after; `part` and `part_lse` are B and b
   float* total_lse = nullptr;
 };
 void merge_attention(const Exec& exec, const MergeAttentionArgs& args);

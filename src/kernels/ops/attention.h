@@ -72,10 +72,10 @@ struct AttendArgs {
   const std::int32_t* selected_count = nullptr;  // [rows]
   int max_selected = 0;
   int value_offset = 0;  // a multiple of 16
-  bool bf16 = false;     // the order for bf16 above; attend() clears it if rows are kF32
+  bool bf16 = false;     // the order for bf16 above; attend_keys() clears it if rows are kF32
   bool tiles = false;    // the order of tiles above; only with bf16
-  // Both faults are set by attend() from the Exec (kernels/device/exec.h). With this one, part 2 is two splits:
-  // positions before the span's first one, and those from there on.
+  // Both faults are set by attend_keys() from the Exec (kernels/device/exec.h), the second by the CPU alone. With this
+  // one, part 2 is two splits: positions before the span's first one, and those from there on.
   bool fault_chunk_anchored_splits = false;
   int fault_future_entries = 0;
   float* out = nullptr;    // [rows of the step, heads, value_dims]

@@ -1,6 +1,6 @@
 // Norms and rotations of rows: parts of the composed ops (kernels/ops/parts.h). Their orders are those of
-// kernels/device/exec.h. All may run in place (y == x).
-// Used by bench, engine, kernels, model and src.
+// kernels/device/exec.h. All may run in place (y == x), except where it says "No overlap".
+// Used by bench, engine, kernels, model and src/bench.
 #pragma once
 
 #include <cstddef>

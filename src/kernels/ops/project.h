@@ -24,7 +24,7 @@ struct Product {
   std::span<const LinearWeight> weights;
   Rows y;
   std::ptrdiff_t y_step = 0;
-  const float* bias = nullptr;    // [out]; only with one weight
+  const float* bias = nullptr;    // [out]; only with one weight; y is contiguous
   const float* addend = nullptr;  // [rows / shared, out]; only with one weight; y is contiguous
   int shared = 1;                 // consecutive rows that share one row of the addend
   const float* norm = nullptr;    // [out]; only with one weight

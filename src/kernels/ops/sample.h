@@ -79,7 +79,8 @@ struct SampledRow {  // if the status is not kOk, the other fields are unspecifi
   SampleStatus status = SampleStatus::kOk;
   TokenId token = -1;
   float logprob = 0.0F;
-  int top_count = 0;  // the row's best in the order of the list (processed: only kept ones), then `ids`
+  int top_count =
+      0;  // the row's best by logit, then lower id (processed: the kept ones in the list's order), then `ids`
   std::array<TokenId, kSampledTop + kSampledIds> top_ids{};
   std::array<float, kSampledTop + kSampledIds> top_logprobs{};
 };

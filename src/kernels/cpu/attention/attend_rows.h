@@ -1,5 +1,5 @@
-// The base of all attention kernels of the CPU: some rows of one span, and heads that share a key head. `out` holds the
-// weighted values of the keys that a row has seen, until finish() divides them by the sum of their weights.
+// The base of both forms of attend_keys() on the CPU: some rows of one span, and heads that share a key head. `out`
+// holds the weighted values of the keys that a row has seen, until finish() divides them by the sum of their weights.
 // Used by attend_columns.h and attend_tile.h.
 #pragma once
 

@@ -108,7 +108,8 @@ class TileMxfp4 {
   __m512i values_ = _mm512_load_si512(kTileE2m1.data());
 };
 
-// The outputs of a group share a scale, as 128 do in checkpoints: the tables are made for it whenever it changes.
+// For outputs that share a scale, as 128 do in checkpoints: the tables are made for it whenever it changes. If the
+// groups decoded at once have different scales, they go by way of f32.
 class TileFp8 {
  public:
   using Format = Fp8Weights<ScaledE8m0<F32x16>, Fp8Decoder, LinearIsa::kFp8Rows>;

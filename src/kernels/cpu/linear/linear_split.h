@@ -63,7 +63,7 @@ class LinearGrid {
     return std::min(parts(), (at + unit - 1) / unit * (in_tiles ? parts_ : 1));
   }
 
-  // Calls run for all of a product. If its rows are few, they are one chunk, whose tiles are joined to one piece.
+  // Calls run for all of a product. Up to kOneChunk rows are one chunk, whose tiles are joined, whatever the grid is.
   template <class Run>
   static void walk_all(const LinearExtent& extent, int out_tile, int item, const Run& run) {
     constexpr int kOneChunk = 24;

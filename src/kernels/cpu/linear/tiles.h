@@ -19,7 +19,8 @@ inline constexpr std::size_t kTileOperations = 131072;
 inline constexpr std::size_t kRowTileOperations = 32768;
 
 // Calls tile(begin, end) for pieces of rows [0, rows), where a row is worth about `operations_per_row` f32 operations.
-// A piece has at least `least` rows, which are worth computing together. Little work stays on this thread.
+// A piece has at least `least` rows, except the last; these are worth computing together. Little work stays on this
+// thread.
 template <class Tile>
 void run_row_tiles(const Exec& exec, int rows, std::size_t operations_per_row, const Tile& tile,
                    std::size_t least = 1) {

@@ -1,9 +1,10 @@
 // PeerExchange: the exchange of GPUs of this machine (kernels/cuda/exchange_view.h). Their kernels write to each
-// other's memory. If two of them cannot, they go through pinned memory of the host; a line of the log says so.
+// other's memory. If any two of them cannot, all go through pinned memory of the host; a line of the log says so.
 //
 // Each wait of a kernel has a limit. A rank that reaches it, or whose GPU fails, ends the group. Kernels that wait read
-// a word in pinned memory of the host, and status(), which is also that of all its devices, names that rank. Thread
-// safety: status() by any thread; connect while no thread uses the devices.
+// a word in pinned memory of the host. status() names the rank that did not come and the one that waited for it, or the
+// rank whose GPU failed; a device's own status() does not change because of it. Thread safety: status() by any thread;
+// connect while no thread uses the devices.
 #pragma once
 
 #include <array>

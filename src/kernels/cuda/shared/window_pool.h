@@ -36,10 +36,10 @@ struct WindowPool {
   const std::int32_t* closed_begin;
   PlaneView boundaries;
 
-  // The window that ends with a row of the step.
+  // The end that a row of the step brings: that of a window, or of the span alone.
   struct Ended {
     RowSpan span;
-    int index, last, slot;  // the number of the span; the last row in it; the token's place in the window
+    int index, last, slot;  // the span's number; the row's number in it; the token's place in the window
     bool any, window;
     int closed;  // the number of the window among the step's, if one closes
   };

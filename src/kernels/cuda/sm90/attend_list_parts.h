@@ -274,6 +274,7 @@ void attend_latent(const Exec& exec, const ListLaunch& launch, std::int64_t team
 
 // The cut of a call of attend_list(): the fastest, or one for tests.
 enum class ListCut { kFastest, kSegments, kTiles, kWideTiles };
+// True if attend_list() can do the call.
 bool takes_list(const Exec& exec, const AttendArgs& args);
 // True if it writes out_rows as bf16, too.
 bool rounds_list(const AttendArgs& args);

@@ -169,7 +169,7 @@ struct AttendCodes {
   }
 };
 
-// Returns E of a block, of which a thread of the group has the scales of two keys; `largest` has four words for the
+// Returns E of a block, of which a thread of the group has the scales of two keys; `words` has four words for the
 // group.
 template <int kBarrier, class Codes>
 SLUICE_DEVICE int find_exponent(int* words, const uint2 (&scales)[2]) {

@@ -81,8 +81,9 @@ struct StripTile {
   int index;  // the tile's number among the teams with the same rows
 };
 
-// Returns the tile of team `team`. The teams of each product are those of its first rows, then of the next; a team has
-// `strips` strips. For products in groups it waits for the kernels before.
+// Returns the tile of team `team`. With groups, the teams of a product are those of its first group, then of the next.
+// Without, they are those of its first strips for all tiles of rows, then of the next strips. A team has `strips`
+// strips. For products in groups it waits for the kernels before.
 SLUICE_DEVICE StripTile strip_tile(const StripLaunch& launch, int team, int strips) {
   int i = 0;
   while (i + 1 < launch.count && team >= launch.first_team[i + 1]) ++i;
