@@ -169,17 +169,17 @@ TEST(GpuDevice, WaitingForAMarkBringsWhatWasDownloadedBeforeIt) {
 
 TEST(GpuDevice, WaitingMayWatchOtherDevices) {
   const DeviceMemory memory = gpu().map(1 << 20, "a test").value();
+  int watched = 0;
   for (int turn = 0; turn < 20; ++turn) {
     std::byte found{};
     for (int i = 0; i < 50; ++i) gpu().fill(memory.data(), static_cast<std::byte>(turn + 1), 1 << 20);
     gpu().download({&found, memory.data(), 1});
-    int watched = 0;
     gpu().wait_watching(gpu().mark(), [&] { ++watched; });
     EXPECT_EQ(found, static_cast<std::byte>(turn + 1));
     gpu().note_failure();
     EXPECT_TRUE(gpu().status().ok());
-    if (turn == 0) std::printf("watched %d times\n", watched);
   }
+  EXPECT_GT(watched, 0);
 }
 
 TEST(GpuDevice, SaysWhatIsMissing) {

@@ -224,41 +224,41 @@ TEST_F(DeviceGroupTest, MemoryThatARankLacksIsAnErrorWithItsName) {
       << failed.status().message();
 }
 
-// A device whose queue never moves, until the second one of its group has been asked whether it failed.
-class StuckDevice final : public Device {
+// A device that does nothing.
+class IdleDevice : public Device {
  public:
-  explicit StuckDevice(const bool* is_released) : is_released_(is_released) {}
-  const char* name() const override { return "stuck"; }
+  const char* name() const override { return "idle"; }
   Result<DeviceMemory> map(std::size_t, std::string_view) override { return DeviceMemory(); }
   void copy_all(std::span<const ByteMove>) override {}
   void upload_all(std::span<const ByteMove>) override {}
   void download_all(std::span<const ByteMove>) override {}
   void fill(std::byte*, std::byte, std::size_t) override {}
   void wait() override {}
-  void wait_watching(Mark, const std::function<void()>& watch) override {
-    for (int i = 0; i < 1000 && !*is_released_; ++i) watch();
-  }
 
  private:
   void unmap(std::byte*, std::size_t) override {}
-  const bool* is_released_;
 };
 
-class FailedDevice final : public Device {
+// Its queue does not move until another device was asked whether it failed.
+class StuckDevice final : public IdleDevice {
+ public:
+  explicit StuckDevice(const bool* was_asked) : was_asked_(was_asked) {}
+  void wait_watching(Mark, const std::function<void()>& watch) override {
+    for (int i = 0; i < 1000 && !*was_asked_; ++i) watch();
+  }
+
+ private:
+  const bool* was_asked_;
+};
+
+// It has failed, which its status says once it was asked.
+class FailedDevice final : public IdleDevice {
  public:
   explicit FailedDevice(bool* was_asked) : was_asked_(was_asked) {}
-  const char* name() const override { return "failed"; }
-  Result<DeviceMemory> map(std::size_t, std::string_view) override { return DeviceMemory(); }
-  void copy_all(std::span<const ByteMove>) override {}
-  void upload_all(std::span<const ByteMove>) override {}
-  void download_all(std::span<const ByteMove>) override {}
-  void fill(std::byte*, std::byte, std::size_t) override {}
-  void wait() override {}
   void note_failure() override { *was_asked_ = true; }
   Status status() const override { return *was_asked_ ? internal_error("it trapped") : Status(); }
 
  private:
-  void unmap(std::byte*, std::size_t) override {}
   bool* was_asked_;
 };
 
